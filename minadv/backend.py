@@ -1,0 +1,123 @@
+r"""The array-module switch: NumPy on the CPU, CuPy on a GPU, and the data decide.
+
+A public function of minadv begins with ``xp = namespace(...)`` and computes with ``xp`` from there on, so that one text
+serves both. Nothing here moves an array unless it is asked to (`to_device`, `to_host`), and CuPy is imported only when
+an array or a device choice asks for it.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from minadv.trees import tree_map
+
+Array: TypeAlias = npt.NDArray[Any]
+"""A NumPy array, or a CuPy array that stands in for one: the type checker only knows the first."""
+
+DeviceName: TypeAlias = Literal["auto", "cpu", "gpu"]
+Tree = TypeVar("Tree")
+
+
+class BackendError(RuntimeError):
+    """The device that was asked for does not work; the message says why."""
+
+
+def is_host(array: object) -> bool:
+    """Whether this is a NumPy array (a NumPy scalar counts)."""
+    return isinstance(array, np.ndarray | np.generic)
+
+
+def is_device(array: object) -> bool:
+    """Whether this is a CuPy array; does not import CuPy, because no such array can exist before it is imported."""
+    cupy = sys.modules.get("cupy")
+    return cupy is not None and isinstance(array, cupy.ndarray)
+
+
+def namespace(*arrays: object, **named: object) -> Any:
+    """The module, ``numpy`` or ``cupy``, of the given arrays; ``None`` among them is passed over.
+
+    Arrays given by keyword are called by that name in errors, the others by their place.
+
+    Raises TypeError for anything that is not an array, and for host and device arrays together.
+    """
+    host: list[str] = []
+    device: list[str] = []
+    for name, array in [*((f"argument {n}", a) for n, a in enumerate(arrays, 1)), *named.items()]:
+        if array is None:
+            continue
+        if is_host(array):
+            host.append(name)
+        elif is_device(array):
+            device.append(name)
+        else:
+            raise TypeError(f"{name} is a {type(array).__name__}, expected a NumPy or CuPy array")
+    if host and device:
+        raise TypeError(
+            f"{', '.join(host)} on the host (NumPy) but {', '.join(device)} on the device (CuPy): "
+            "move them together first, with minadv.backend.to_device or to_host"
+        )
+    return sys.modules["cupy"] if device else np
+
+
+@dataclass(frozen=True)
+class Device:
+    """A device that has been tried: its name, its array module, and one line on how it was chosen."""
+
+    name: Literal["cpu", "gpu"]
+    xp: Any
+    why: str
+
+
+def choose_device(device: DeviceName = "auto") -> Device:
+    """Choose where to compute: ``"cpu"``, ``"gpu"``, or ``"auto"`` for the GPU if it works and else the CPU.
+
+    A CUDA wheel can import and still not work, so the GPU is tried with an allocation, a matrix product, a kernel and
+    a read back. ``"auto"`` says in `Device.why` what made it fall back; ``"gpu"`` raises BackendError from the cause.
+    """
+    if device not in ("auto", "cpu", "gpu"):
+        raise ValueError(f'device is {device!r}, expected "auto", "cpu" or "gpu"')
+    if device == "cpu":
+        return Device("cpu", np, "NumPy, as asked")
+    try:
+        cupy, name = _try_cupy()
+    except Exception as cause:  # whatever goes wrong between a wheel and a driver, it means "not this device"
+        said = str(cause).strip()
+        reason = f"{type(cause).__name__}: {said.splitlines()[0]}" if said else type(cause).__name__
+        if device == "gpu":
+            raise BackendError(f'device="gpu" was asked for but CuPy does not work here ({reason})') from cause
+        return Device("cpu", np, f"NumPy, because CuPy does not work here ({reason})")
+    return Device("gpu", cupy, f"CuPy {cupy.__version__} on {name}")
+
+
+def _try_cupy() -> tuple[Any, str]:
+    """Import CuPy and do one small piece of real work with it; whatever fails, raises."""
+    import cupy
+
+    a = cupy.asarray(np.arange(6.0).reshape(2, 3))
+    seen = cupy.asnumpy(cupy.tanh(a @ a.T))
+    if not np.allclose(seen, np.tanh([[5.0, 14.0], [14.0, 50.0]])):
+        raise RuntimeError(f"a 2 x 2 matrix product came back wrong: {seen.tolist()}")
+    properties = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.runtime.getDevice())
+    return cupy, properties["name"].decode()
+
+
+def to_device(tree: Tree, device: DeviceName | Device = "auto") -> Tree:
+    """Copy every array of a tree (an array, or dataclasses, dicts and tuples of them) to a device."""
+    chosen = device if isinstance(device, Device) else choose_device(device)
+    return to_host(tree) if chosen.name == "cpu" else tree_map(chosen.xp.asarray, tree)
+
+
+def to_host(tree: Tree) -> Tree:
+    """Copy every CuPy array of a tree to the host; NumPy arrays stay as they are."""
+    return tree_map(lambda a: a.get() if is_device(a) else a, tree)
+
+
+def same_place(array: Array, like: Array) -> Array:
+    """A host array, such as fresh random numbers, as an array of the module of ``like``."""
+    moved: Array = namespace(like).asarray(array)
+    return moved

@@ -1,0 +1,103 @@
+r"""Distances :math:`D[p^0 \,\|\, p]` between two predictions, from their logits, with the gradient to both.
+
+Each takes ``logits0`` (the base network's) and ``logits1`` (the perturbed one's), both ``(..., C)``, and returns
+``d (...)``, ``dlogits0`` and ``dlogits1``: the gradients of each row's own distance. All are zero, with zero gradients,
+where the two are equal, and finite for logits of any finite size. A head with one logistic output z is the case of two
+classes with the logits (z, 0).
+
+With :math:`p = \mathrm{softmax}(a)` and :math:`s_j = \partial D/\partial p_j`, the gradient to the logits is
+:math:`p_j\,(s_j - \sum_k p_k s_k)` (`_through_softmax`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from minadv.backend import Array, namespace
+from minadv.checks import expect_choice, expect_floating, shape_text
+from minadv.layers import log_softmax
+
+Distance: TypeAlias = Callable[[Array, Array], tuple[Array, Array, Array]]
+
+
+def js(logits0: Array, logits1: Array) -> tuple[Array, Array, Array]:
+    r"""Jensen-Shannon: :math:`\tfrac12 \mathrm{KL}(p^0\|\bar p) + \tfrac12 \mathrm{KL}(p\|\bar p)`, :math:`\bar p = \tfrac12(p^0+p)`.
+
+    With :math:`r = \log p^0 - \log p`, :math:`\log(p/\bar p) = -f(r)` and :math:`\log(p^0/\bar p) = -f(-r)`.
+    """
+    xp = _check(logits0, logits1)
+    log_p0, log_p1 = log_softmax(logits0), log_softmax(logits1)
+    p0, p1 = xp.exp(log_p0), xp.exp(log_p1)
+    r = log_p0 - log_p1
+    log_ratio1 = -_log_mean_exp(r)  # log(p1 / mean)
+    log_ratio0 = log_ratio1 + r  # log(p0 / mean)
+    d = 0.5 * (p0 * log_ratio0 + p1 * log_ratio1).sum(axis=-1)
+    dlogits0 = _through_softmax(p0, 0.5 * log_ratio0)
+    dlogits1 = _through_softmax(p1, 0.5 * log_ratio1)
+    return xp.maximum(d, 0), dlogits0, dlogits1
+
+
+def kl(logits0: Array, logits1: Array) -> tuple[Array, Array, Array]:
+    r""":math:`\mathrm{KL}(p^0\|p) = \sum_j p^0_j (\log p^0_j - \log p_j)`, base to perturbed."""
+    xp = _check(logits0, logits1)
+    log_p0, log_p1 = log_softmax(logits0), log_softmax(logits1)
+    p0 = xp.exp(log_p0)
+    r = log_p0 - log_p1
+    return xp.maximum((p0 * r).sum(axis=-1), 0), _through_softmax(p0, r), xp.exp(log_p1) - p0
+
+
+def rkl(logits0: Array, logits1: Array) -> tuple[Array, Array, Array]:
+    r""":math:`\mathrm{KL}(p\|p^0)`, perturbed to base."""
+    d, dlogits1, dlogits0 = kl(logits1, logits0)
+    return d, dlogits0, dlogits1
+
+
+def l2(logits0: Array, logits1: Array) -> tuple[Array, Array, Array]:
+    r""":math:`\|p^0 - p\|_2^2`, the squared distance of the probabilities (the metric of Remark 1)."""
+    xp = _check(logits0, logits1)
+    p0, p1 = xp.exp(log_softmax(logits0)), xp.exp(log_softmax(logits1))
+    gap = p0 - p1
+    return (gap * gap).sum(axis=-1), _through_softmax(p0, 2 * gap), _through_softmax(p1, -2 * gap)
+
+
+def logit2(logits0: Array, logits1: Array) -> tuple[Array, Array, Array]:
+    r""":math:`\tfrac1C \sum_j (a^0_j - a_j)^2`, the mean squared difference of the logits themselves."""
+    _check(logits0, logits1)
+    gap = logits0 - logits1
+    dlogits0 = gap * (2 / gap.shape[-1])
+    return (gap * gap).mean(axis=-1), dlogits0, -dlogits0
+
+
+DISTANCES: dict[str, Distance] = {"js": js, "kl": kl, "rkl": rkl, "l2": l2, "logit2": logit2}
+
+
+def by_name(name: str) -> Distance:
+    """The distance of this name."""
+    expect_choice("distance", name, DISTANCES)
+    return DISTANCES[name]
+
+
+def _log_mean_exp(r: Array) -> Array:
+    r""":math:`f(r) = \log\frac{1 + e^r}{2}`, exact to rounding near r = 0, where two nearly equal networks meet."""
+    xp = namespace(r)
+    value: Array = xp.maximum(r, 0) + xp.log1p(0.5 * xp.expm1(-xp.abs(r)))
+    return value
+
+
+def _through_softmax(p: Array, s: Array) -> Array:
+    r""":math:`p_j (s_j - \sum_k p_k s_k)`."""
+    dlogits: Array = p * (s - (p * s).sum(axis=-1, keepdims=True))
+    return dlogits
+
+
+def _check(logits0: Array, logits1: Array) -> object:
+    xp = namespace(logits0=logits0, logits1=logits1)
+    expect_floating("logits0", logits0)
+    expect_floating("logits1", logits1, logits0, "logits0")
+    if logits0.shape != logits1.shape or logits0.ndim == 0 or logits0.shape[-1] == 0:
+        raise ValueError(
+            f"logits0 has shape {shape_text(logits0.shape)} and logits1 {shape_text(logits1.shape)}, "
+            "expected the same (..., C)"
+        )
+    return xp

@@ -1,0 +1,137 @@
+r"""The element-wise step of each cell, forward and backward: everything between two matrix products.
+
+These functions are the definition; `rnn`, `lstm` and `gru` call them once a step. They write into the arrays given by
+keyword and allocate only one or two small temporaries. Sizes: ``B`` examples, ``H`` units.
+
+The logistic function is computed as :math:`\sigma(z) = \tfrac12 + \tfrac12 \tanh(z/2)`, so that all gates of a step
+share one call of ``tanh`` on contiguous memory, with no overflow anywhere.
+"""
+
+from __future__ import annotations
+
+from minadv.backend import Array, namespace
+
+
+def rnn_step(z: Array, *, h: Array) -> None:
+    r""":math:`h = \tanh z`."""
+    namespace(z).tanh(z, out=h)
+
+
+def rnn_step_backward(h: Array, dh: Array, *, dz: Array) -> None:
+    r""":math:`dz = (1 - h^2)\, dh`."""
+    xp = namespace(h)
+    xp.multiply(h, h, out=dz)
+    xp.subtract(1, dz, out=dz)
+    xp.multiply(dz, dh, out=dz)
+
+
+def lstm_half(n_hidden: int, like: Array) -> Array:
+    """½ in the blocks of the logistic gates i, f, o and 1 in that of g: the scale inside and outside ``tanh``."""
+    xp = namespace(like)
+    return xp.repeat(xp.asarray([0.5, 0.5, 1.0, 0.5], dtype=like.dtype), n_hidden)  # type: ignore[no-any-return]
+
+
+def activate(a: Array, half: Array) -> None:
+    r"""In place: :math:`\sigma` on the blocks where ``half`` is ½, :math:`\tanh` where it is 1."""
+    xp = namespace(a)
+    xp.multiply(a, half, out=a)
+    xp.tanh(a, out=a)
+    xp.multiply(a, half, out=a)
+    xp.add(a, 1 - half, out=a)
+
+
+def slope(a: Array, half: Array, *, out: Array) -> None:
+    r"""The derivative from the activation: :math:`(1-a)\,a` for :math:`\sigma`, :math:`(1-a)(1+a)` for tanh."""
+    xp = namespace(a)
+    xp.add(a, 2 * half - 1, out=out)
+    xp.multiply(out, 1 - a, out=out)
+
+
+def lstm_step(a: Array, c_prev: Array, half: Array, *, c: Array, tanh_c: Array, h: Array) -> None:
+    r"""Turn the pre-activations ``a (B, 4H)`` into the gates i, f, g, o in place, and make ``c``, ``tanh_c``, ``h``.
+
+    .. math:: c = f \odot c_{prev} + i \odot g, \qquad h = o \odot \tanh c
+    """
+    xp = namespace(a)
+    H = h.shape[-1]
+    activate(a, half)
+    i, f, g, o = (a[:, n * H : (n + 1) * H] for n in range(4))  # (B, H) each
+    xp.multiply(f, c_prev, out=c)
+    xp.multiply(i, g, out=h)  # h is free until the last line
+    xp.add(c, h, out=c)
+    xp.tanh(c, out=tanh_c)
+    xp.multiply(o, tanh_c, out=h)
+
+
+def lstm_step_backward(
+    a: Array, c_prev: Array, tanh_c: Array, half: Array, dh: Array, *, dc: Array, dz: Array
+) -> None:
+    r"""From ``dh`` and the ``dc`` that comes from the next step: ``dz (B, 4H)``, and ``dc`` of the previous step.
+
+    ``dc`` is updated in place from :math:`\partial L/\partial c_t` (through :math:`c_{t+1}` only) to
+    :math:`\partial L/\partial c_{t-1}`.
+    """
+    xp = namespace(a)
+    H = dh.shape[-1]
+    i, f, g, o = (a[:, n * H : (n + 1) * H] for n in range(4))
+    di, df, dg, do = (dz[:, n * H : (n + 1) * H] for n in range(4))
+    slope(a, half, out=dz)
+    do *= dh * tanh_c
+    through_h = tanh_c * tanh_c
+    xp.subtract(1, through_h, out=through_h)
+    through_h *= o
+    through_h *= dh
+    dc += through_h
+    di *= dc * g
+    df *= dc * c_prev
+    dg *= dc * i
+    dc *= f
+
+
+def gru_step(a: Array, q: Array, bn: Array, h_leak: Array, *, hn: Array, h: Array) -> None:
+    r"""Turn ``a (B, 3H)``, the input's share, into r, z, n in place; ``q = hhat U (B, 3H)`` is the state's share.
+
+    .. math:: n = \tanh(a_n + r \odot (q_n + b_n)), \qquad h = (1 - z) \odot n + z \odot h_{leak}
+
+    ``hn`` receives :math:`q_n + b_n`, which backward needs.
+    """
+    xp = namespace(a)
+    H = h.shape[-1]
+    rz, r, z, n = a[:, : 2 * H], a[:, :H], a[:, H : 2 * H], a[:, 2 * H :]
+    rz += q[:, : 2 * H]
+    rz *= 0.5
+    xp.tanh(rz, out=rz)
+    rz *= 0.5
+    rz += 0.5
+    xp.add(q[:, 2 * H :], bn, out=hn)
+    n += r * hn
+    xp.tanh(n, out=n)
+    xp.subtract(h_leak, n, out=h)
+    h *= z
+    h += n
+
+
+def gru_step_backward(
+    a: Array, hn: Array, h_leak: Array, dh: Array, *, dq: Array, dn: Array, dh_leak: Array
+) -> None:
+    r"""From ``dh``: ``dq (B, 3H)`` to the state's share, ``dn (B, H)`` to the pre-activation of n, and ``dh_leak``.
+
+    The r and z blocks of ``dq`` are the gradients to their pre-activations as well; only n differs, by the factor r.
+    """
+    xp = namespace(a)
+    H = dh.shape[-1]
+    r, z, n = a[:, :H], a[:, H : 2 * H], a[:, 2 * H :]
+    dr, dz, dhn = dq[:, :H], dq[:, H : 2 * H], dq[:, 2 * H :]
+    xp.multiply(n, n, out=dn)
+    xp.subtract(1, dn, out=dn)
+    dn *= 1 - z
+    dn *= dh
+    xp.multiply(dn, r, out=dhn)
+    xp.multiply(dn, hn, out=dr)
+    dr *= r
+    dr *= 1 - r
+    xp.subtract(h_leak, n, out=dz)
+    dz *= dh
+    dz *= z
+    dz *= 1 - z
+    xp.multiply(dh, z, out=dh_leak)

@@ -1,0 +1,104 @@
+r"""Buffers that passes reuse: an explicit object that the caller makes, sizes and inspects.
+
+    work = Workspace()
+    for batch in batches:
+        h, state, cache = lstm.forward(params, x, work=work)
+        grads = lstm.backward(params, cache, dh)
+        work.free_all()
+
+Each pass takes one slot and keeps it until the slot is freed and another pass takes it. What a pass returns (`h`,
+`Grads.hhat`) lives in its slot too; copy what must outlive it. Using a cache after its slot has been taken again raises
+`StaleCacheError`. Without a workspace each pass has a slot of its own, and nothing is ever stale.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Protocol
+
+from minadv.backend import Array, namespace
+
+
+class StaleCacheError(RuntimeError):
+    """A cache was used after another pass had taken its buffers."""
+
+
+class Slot:
+    """The buffers of one pass, by name; ``ticket`` counts the passes that have taken the slot."""
+
+    def __init__(self) -> None:
+        self.ticket = 0
+        self._buffers: dict[str, Array] = {}
+
+    def take(self, name: str, shape: tuple[int, ...], like: Array) -> Array:
+        """An array of this shape, with the module and dtype of ``like``; its contents are whatever was there."""
+        size = math.prod(shape)
+        buffer = self._buffers.get(name)
+        xp = namespace(like)
+        if buffer is None or buffer.size < size or buffer.dtype != like.dtype or namespace(buffer) is not xp:
+            buffer = self._buffers[name] = xp.empty(size, dtype=like.dtype)
+        return buffer[:size].reshape(shape)
+
+    def check(self, ticket: int) -> None:
+        """Raise StaleCacheError unless this ticket is the newest."""
+        if ticket != self.ticket:
+            raise StaleCacheError(
+                "this cache's buffers have been taken by a later pass with the same workspace: "
+                "run backward before work.free(cache), or give the later pass another workspace"
+            )
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return sum(buffer.nbytes for buffer in self._buffers.values())
+
+
+class HasSlot(Protocol):
+    """What the workspace needs to know of a cache."""
+
+    @property
+    def slot(self) -> Slot: ...
+
+    @property
+    def ticket(self) -> int: ...
+
+
+class Workspace:
+    """A pool of slots: a pass takes a free one, or a new one if none is free."""
+
+    def __init__(self) -> None:
+        self._slots: list[Slot] = []
+        self._free: list[Slot] = []
+
+    def slot(self) -> Slot:
+        """Hand out a slot; caches made by its earlier passes are stale from now on."""
+        if not self._free:
+            self._slots.append(Slot())
+            self._free.append(self._slots[-1])
+        slot = self._free.pop()
+        slot.ticket += 1
+        return slot
+
+    def free(self, *caches: HasSlot) -> None:
+        """Let later passes take the slots of these caches."""
+        for cache in caches:
+            current = cache.ticket == cache.slot.ticket  # a stale cache no longer owns its slot
+            if current and cache.slot in self._slots and cache.slot not in self._free:
+                self._free.append(cache.slot)
+
+    def free_all(self) -> None:
+        """Let later passes take every slot: the usual call at the end of a training step."""
+        self._free = self._slots[::-1]
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held by all slots."""
+        return sum(slot.nbytes for slot in self._slots)
+
+
+def take_slot(work: Workspace | None) -> Slot:
+    """A slot of the workspace, or one of its own for a pass without a workspace."""
+    return Slot() if work is None else work.slot()
