@@ -1,0 +1,243 @@
+r"""The search for the adversarial mask: base pass, distance, influence map, flip, K times (Eq. 4, 7, 8).
+
+.. math:: \epsilon^{adv} = \arg\max_{\epsilon:\ \#\{i:\, \epsilon_i \ne \epsilon^0_i\} \le b} \;
+          \sum_t \lambda_t D[p_t(\epsilon^0) \,\|\, p_t(\epsilon)]
+
+Four searches over any model of `minadv.models.protocol`:
+
+* ``"greedy"``, the paper's: from a start one random flip away, alternate influence map and flip (Eq. 8);
+* ``"reselect"``, minadv's own, about twice as strong for the same price: see `minadv.search.reselect`;
+* ``"exact"``: every mask of the ball, for small networks;
+* ``"random"``: the best of ``tries`` random masks, the baseline.
+
+Nothing here is differentiated: the mask that comes out is a constant of the loss.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from minadv import distances, masks
+from minadv.backend import Array
+from minadv.checks import expect_choice, expect_shape
+from minadv.models.protocol import Model, Site
+from minadv.passes import any_array
+from minadv.search import Masks, Problem, Rule, Visit, ball_size, best, exact, greedy, random, reselect
+
+Search: TypeAlias = Literal["greedy", "reselect", "exact", "random"]
+SEARCHES = ("greedy", "reselect", "exact", "random")
+
+
+class SmallBudgetWarning(UserWarning):
+    """With a budget of one flip and a random start, the mask is almost random."""
+
+
+@dataclass(frozen=True)
+class Passes:
+    """Passes spent beside the base pass."""
+
+    forward: int
+    backward: int
+
+
+@dataclass(frozen=True)
+class Trace:
+    """The mask that was found, and everything that led to it."""
+
+    eps: Masks
+    eps0: Masks
+    start: Masks
+    im: Masks | None  # the last influence map
+    d: Array | None  # (B,), the distance at eps; None for keep="last", whose last mask is not scored
+    passes: Passes
+    budgets: dict[str, int]
+    visits: tuple[Visit, ...]
+    search: str
+    flips: dict[str, Array] = field(default_factory=dict)  # (B,) a site: Hamming distance of eps to eps0
+
+
+def find_adversary(
+    model: Model,
+    params: Any,
+    batch: Any,
+    *,
+    rng: np.random.Generator,
+    delta: float | Mapping[str, float] | None = None,
+    budgets: int | Mapping[str, int] | None = None,
+    eps0: Array | Mapping[str, Array] | None = None,
+    init: Literal["flip", "base"] = "flip",
+    adv_steps: int = 1,
+    distance: str = "js",
+    lam: Array | None = None,
+    scale: masks.Scale = "none",
+    p: float | None = None,
+    search: Search = "greedy",
+    rule: Rule = "strict",
+    rule_options: Mapping[str, Any] | None = None,
+    noise: Any = None,
+    adv_noise: Any = None,
+    sites: tuple[str, ...] | None = None,
+    state: Any = None,
+    keep: Literal["best", "last"] = "best",
+    base: Array | None = None,
+    tries: int = 1,
+    swaps: int = 0,
+    max_masks: int = 200_000,
+) -> Trace:
+    r"""Find the mask, within a budget of flips, whose prediction is furthest from that of the base mask (Eq. 4).
+
+    Give ``delta``, a share of the units, or ``budgets``, a number of flips; one for all sites or a dict by site.
+    ``eps0`` is the base mask (default: the expected mask, the full network, m = 1). ``init="flip"`` starts from one
+    random flip an example, ``"base"`` from eps0 itself, which needs ``adv_noise``, the noise of the perturbed passes, to
+    differ from ``noise``, that of the base pass (default: drawn once, shared). ``adv_steps`` is K, the number of
+    influence maps. ``sites`` defaults to every recurrent one. ``keep="best"`` returns the best mask visited, example by
+    example; ``"last"`` the last one, unscored, as the paper trains. ``base`` may hand over the base pass's features.
+
+    ``tries`` belongs to ``"random"``; ``swaps`` to ``"reselect"``: how many outsiders are tried in the place of each
+    flipped unit in a last round. ``max_masks`` limits ``"exact"``. ``rule_options`` goes to `minadv.flip.flip`.
+
+    Raises ValueError for anything out of range before any pass is run.
+    """
+    expect_choice("search", search, SEARCHES)
+    expect_choice("rule", rule, ("strict", "paper", "authors"))
+    expect_choice("init", init, ("flip", "base"))
+    expect_choice("keep", keep, ("best", "last"))
+    for name, value, least in (("adv_steps", adv_steps, 1), ("tries", tries, 1), ("swaps", swaps, 0)):
+        if value < least:
+            raise ValueError(f"{name} is {value}, expected at least {least}")
+    measure = distances.by_name(distance)
+    chosen = _choose_sites(model, sites)
+    limits = _budgets(chosen, delta, budgets)
+    if search == "exact":
+        _expect_enumerable(chosen, limits, max_masks)
+    if init == "flip" and search == "greedy" and any(b == 1 for b in limits.values()):
+        warnings.warn(
+            "a budget of 1 is spent by the random start itself, so that the mask is almost random: "
+            'raise delta, or use search="reselect"',
+            SmallBudgetWarning,
+            stacklevel=2,
+        )
+    noise = model.noise(rng, batch) if noise is None else noise
+    binary, base_masks, fixed = _base_mask(model, params, batch, chosen, eps0, scale, p)
+    if base is None:
+        base, _, _ = model.body(params, batch, masks=base_masks, noise=noise, state=state)
+    problem = Problem(
+        model=model,
+        params=params,
+        batch=batch,
+        eps0=binary,
+        budgets=limits,
+        base=base,
+        fixed=fixed,
+        distance=measure,
+        lam=lam,
+        scale=scale,
+        p=p,
+        noise=noise if adv_noise is None else adv_noise,
+        state=state,
+        rule=rule,
+        rule_options=dict(rule_options or {}),
+    )
+    start = binary if init == "base" else {name: masks.one_flip(rng, eps) for name, eps in binary.items()}
+    if search == "greedy":
+        visits = greedy(problem, start, adv_steps, score_last=keep == "best")
+    elif search == "reselect":
+        visits = reselect(problem, start, adv_steps, swaps)
+    elif search == "random":
+        visits = random(problem, rng, tries)
+    else:
+        visits = exact(problem)
+    found = visits[-1] if keep == "last" and search == "greedy" else best(visits)
+    maps = [visit.im for visit in visits if visit.im is not None]
+    return Trace(
+        eps=found.eps,
+        eps0=binary,
+        start=start if search in ("greedy", "reselect") else visits[0].eps,
+        im=maps[-1] if maps else None,
+        d=found.d,
+        passes=Passes(problem.spent[0], problem.spent[1]),
+        budgets=limits,
+        visits=visits,
+        search=search,
+        flips={name: masks.hamming(found.eps[name], binary[name]) for name in binary},
+    )
+
+
+def _choose_sites(model: Model, names: tuple[str, ...] | None) -> tuple[Site, ...]:
+    if names is None:
+        return tuple(site for site in model.sites if site.kind == "recurrent")
+    by_name = {site.name: site for site in model.sites}
+    if not names or any(name not in by_name for name in names):
+        raise ValueError(f"sites is {names!r}, expected a tuple of names among {list(by_name)}")
+    return tuple(by_name[name] for name in names)
+
+
+def _budgets(
+    sites: tuple[Site, ...],
+    delta: float | Mapping[str, float] | None,
+    budgets: int | Mapping[str, int] | None,
+) -> dict[str, int]:
+    """The number of flips of each site, from a share or as given."""
+    if (delta is None) == (budgets is None):
+        raise ValueError(f"delta is {delta} and budgets is {budgets}: give one of the two")
+    name = "delta" if budgets is None else "budgets"
+    given: Any = delta if budgets is None else budgets
+    if isinstance(given, Mapping) and set(given) != {site.name for site in sites}:
+        raise ValueError(f"{name} has {sorted(given)}, expected one entry for each of {[s.name for s in sites]}")
+    limits = {}
+    for site in sites:
+        value = given[site.name] if isinstance(given, Mapping) else given
+        if name == "delta":
+            value = masks.budget(value, site.H)
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value <= site.H:
+            raise ValueError(f"{name} of {site.name} is {value!r}, expected a number of flips from 1 to H = {site.H}")
+        limits[site.name] = int(value)
+    return limits
+
+
+def _expect_enumerable(sites: tuple[Site, ...], budgets: Mapping[str, int], max_masks: int) -> None:
+    """Raise ValueError if the ball holds more masks than may be enumerated."""
+    n = math.prod(ball_size(site.H, budgets[site.name]) for site in sites)
+    if n > max_masks:
+        raise ValueError(
+            f'search="exact" would run {n:,} masks, more than max_masks = {max_masks:,}: '
+            'lower the budget, raise max_masks, or use search="reselect"'
+        )
+
+
+def _base_mask(
+    model: Model,
+    params: Any,
+    batch: Any,
+    sites: tuple[Site, ...],
+    eps0: Array | Mapping[str, Array] | None,
+    scale: masks.Scale,
+    p: float | None,
+) -> tuple[Masks, Masks, Masks]:
+    """The binary base mask of the searched sites, what the base pass is given, and the masks of other sites."""
+    like = any_array(params)
+    B = len(batch)
+    if eps0 is None:  # the expected mask: m = 1, whatever the scale
+        return {site.name: masks.ones((B, site.H), like=like) for site in sites}, {}, {}
+    if not isinstance(eps0, Mapping):
+        if len(sites) != 1:
+            raise ValueError(f"eps0 is one array, expected a dict with one for each of {[s.name for s in sites]}")
+        eps0 = {sites[0].name: eps0}
+    known = {site.name: site for site in model.sites}
+    for name, eps in eps0.items():
+        if name not in known:
+            raise ValueError(f"eps0 has {name!r}, expected sites among {list(known)}")
+        masks.expect_binary(f"eps0[{name!r}]", eps)
+        expect_shape(f"eps0[{name!r}]", eps, (B, known[name].H), "one mask per example")
+    missing = [site.name for site in sites if site.name not in eps0]
+    if missing:
+        raise ValueError(f"eps0 lacks {missing}, which are searched")
+    scaled = {name: masks.scale(eps, scale, p=p) for name, eps in eps0.items()}
+    searched = {site.name: eps0[site.name] for site in sites}
+    return searched, scaled, {name: m for name, m in scaled.items() if name not in searched}

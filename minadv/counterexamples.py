@@ -1,0 +1,94 @@
+r"""Where the bounds stop: three statements that are not theorems, each with a network that breaks it, in numbers.
+
+Each function builds its network, enumerates its masks and returns both sides, so that the claim can be looked at and
+tested. The theorems beside them are in `minadv.bounds`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from minadv import bounds, rnn
+from minadv.adversary import find_adversary
+from minadv.backend import Array
+from minadv.models.classifier import Batch, Classifier
+
+
+@dataclass(frozen=True)
+class Broken:
+    """A claimed ``lower <= upper`` that fails: what stands on each side."""
+
+    claim: str
+    lower: float
+    upper: float
+
+    @property
+    def fails(self) -> bool:
+        return self.lower > self.upper
+
+
+def kl_counterexample(a: float = 200.0) -> Broken:
+    r"""¼ FD ≤ EL fails for KL, and by any factor: a tanh network of one unit read out with weight -a.
+
+    H = 1, T = 2, W = 1, U = 0.05, b = 0, x = (1, 0), V = (-a, 0), p = ½, scale ``inverted``, base m = 1. The state at
+    the end is about 0.05 m tanh(1): nothing under the dropped mask (m = 0), twice the base under the kept one (m = 2).
+    Its logit is linear in it, but KL grows like the logit where the two predictions disagree, and the pair of masks
+    disagrees more than either does with the base.
+    """
+    params = rnn.Params(np.array([[1.0]]), np.array([[0.05]]), np.array([0.0]))
+    x = np.array([1.0, 0.0]).reshape(2, 1, 1)
+
+    def logits(m: float) -> Array:
+        _, state, _ = rnn.forward(params, x, m=np.array([[m]]))
+        return np.stack([-a * state.h[:, 0], np.zeros(1)], axis=-1)[None]  # (1, 1, 2)
+
+    chain = bounds.chain(logits(1.0), np.stack([logits(0.0), logits(2.0)]), np.array([0.5, 0.5]), distance="kl")
+    return Broken("1/4 FD <= EL for KL", float(chain.fd[0] / 4), float(chain.el[0]))
+
+
+def greedy_counterexample(
+    n_nets: int = 100, *, n_hidden: int = 6, budget: int = 2, seed: int = 0, distance: str = "js"
+) -> tuple[Broken, float]:
+    r"""EL ≤ AdD fails if AdD uses the greedy mask instead of the exact one.
+
+    Draws tiny LSTMs; EL is taken over the ball, every mask of it equally likely. Returns the worst case, and the share
+    of networks in which the greedy mask's distance lies below EL.
+    """
+    gaps = []
+    for n in range(n_nets):
+        rng = np.random.default_rng([seed, n])
+        model, params, batch = tiny_network(rng, n_hidden)
+        masks = bounds.ball(np.ones(n_hidden), budget)
+        w = np.full(len(masks), 1 / len(masks))
+        logits = bounds.outputs(model, params, batch, masks)
+        chain = bounds.chain(bounds.base_output(model, params, batch), logits, w, distance=distance)
+        trace = find_adversary(model, params, batch, rng=rng, budgets=budget, distance=distance)
+        assert trace.d is not None
+        gaps.append((float(chain.el[0]), float(trace.d[0])))
+    worst = max(gaps, key=lambda gap: gap[0] / max(gap[1], 1e-300))
+    return Broken("EL <= D(greedy mask)", *worst), float(np.mean([el > d for el, d in gaps]))
+
+
+def ball_counterexample(*, n_hidden: int = 6, budget: int = 1, p: float = 0.5, seed: int = 1) -> Broken:
+    """EL over all masks is not bounded by AdD over a ball: masks outside the ball can be further away."""
+    model, params, batch = tiny_network(np.random.default_rng(seed), n_hidden)
+    base = bounds.base_output(model, params, batch)
+    everywhere, near = bounds.all_masks(n_hidden), bounds.ball(np.ones(n_hidden), budget)
+    el = bounds.chain(
+        base, bounds.outputs(model, params, batch, everywhere), bounds.bernoulli_weights(everywhere, p)
+    ).el
+    add = bounds.chain(base, bounds.outputs(model, params, batch, near), bounds.bernoulli_weights(near, p)).add
+    return Broken("EL over all masks <= AdD over the ball", float(el[0]), float(add[0]))
+
+
+def tiny_network(rng: np.random.Generator, n_hidden: int) -> tuple[Classifier, object, Batch]:
+    """A random LSTM of a few units with strong recurrent weights, and one random sequence."""
+    model = Classifier(n_in=2, n_hidden=n_hidden, n_classes=3)
+    params = model.init(rng, dtype=np.float64)
+    assert params.V is not None
+    for cell in params.cells:
+        cell.U[...] *= 2
+    params.V[...] *= 3
+    return model, params, Batch(rng.standard_normal((6, 1, 2)))

@@ -1,0 +1,83 @@
+r"""The influence map (Eq. 6): how much each recurrent unit matters to the distance, over all time steps at once.
+
+The paper writes, for the distance :math:`D_t` at each step and the masked states :math:`\hat h_u = m \odot h_u`,
+
+.. math:: IM_i = \sum_{t=1}^{T} \lambda_t \frac{\partial D_t}{\partial \hat h_t}
+                 \Big\{ \sum_{u=1}^{t-1} \frac{\partial \hat h_t}{\partial \hat h_{u,i}} h_{u,i} \Big\}
+
+Swapping the two sums, with :math:`g_u = \partial (\sum_t \lambda_t D_t) / \partial \hat h_u` from one backward pass,
+
+.. math:: IM_i = \sum_{u=0}^{T-1} g_{u,i}\, h_{u,i}
+
+which costs O(T) instead of O(T²). `influence_map` is that sum, `influence_map_double_sum` the paper's. Both are
+gradients with respect to ``m``; `minadv.masks.scale_backward` carries them to ``eps``.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+from minadv.backend import Array, namespace
+from minadv.checks import expect_shape
+
+
+class ZeroInfluenceWarning(UserWarning):
+    """The influence map is zero up to rounding, so that rounding would choose the flips."""
+
+
+def influence_map(h_prev: Array, dhhat: Array) -> Array:
+    r"""The sum over time of Eq. 6, ``(B, H)``: :math:`\partial D/\partial m_i = \sum_u g_{u,i} h_{u,i}`.
+
+    ``h_prev (T, B, H)``: the states that entered each step, ``concat(h_0, h[:-1])``; ``dhhat (T, B, H)``: `Grads.hhat`
+    of a backward pass from :math:`\sum_t \lambda_t D_t`. Equals that pass's `Grads.m`. A masked readout adds its own
+    term at the step it reads (u = t), in the model.
+    """
+    xp = namespace(h_prev=h_prev, dhhat=dhhat)
+    expect_shape("h_prev", h_prev, ("T", "B", "H"))
+    expect_shape("dhhat", dhhat, h_prev.shape, "the shape of h_prev")
+    return xp.einsum("ubh,ubh->bh", dhhat, h_prev)  # type: ignore[no-any-return]  # Eq. 6
+
+
+def influence_map_double_sum(cell: Any, params: Any, cache: Any, dh: Array, dread: Array | None = None) -> Array:
+    r"""The double sum of Eq. 6 as it is printed, ``(B, H)``: the readable reference, O(T²).
+
+    ``cell`` is the module (`minadv.rnn`, `lstm`, `gru`) that made ``cache``; ``dh[t-1]`` is
+    :math:`\lambda_t\, \partial D_t / \partial h_t`. For a readout from the masked state, ``dread[t-1]`` is
+    :math:`\lambda_t\, \partial D_t/\partial \hat h_t`, and the sum over u includes u = t.
+
+    Differs from the paper: u starts at 0, because a carried initial state is masked like every other.
+    """
+    xp = namespace(dh=dh, dread=dread)
+    h = cache.h  # (T+1, B, H), h[t] is h_t
+    im: Array = xp.zeros_like(h[0])
+    for t in range(1, dh.shape[0] + 1):
+        only_t = xp.zeros_like(dh)
+        only_t[t - 1] = dh[t - 1]
+        g = cell.backward(params, cache, only_t, weights=False).hhat  # g[u] = d(lam_t D_t) / d hhat_u
+        for u in range(t):
+            im = im + g[u] * h[u]  # Eq. 6
+        if dread is not None:
+            im = im + dread[t - 1] * h[t]  # Eq. 6, u = t
+    return im
+
+
+def warn_if_zero(im: Mapping[str, Array], d: Array) -> bool:
+    r"""Warn, and return True, if the distance is zero up to rounding in every example and every map with it.
+
+    At :math:`\epsilon^s = \epsilon^0`, with nothing else random, D is at its minimum: its gradient is rounding, and the
+    signs of rounding would choose the flips.
+    """
+    xp = namespace(d)
+    nothing = (100 * float(xp.finfo(d.dtype).eps)) ** 2  # D is quadratic in the difference of two logits
+    zero = bool((d <= nothing).all()) or all(not bool(values.any()) for values in im.values())
+    if zero:
+        warnings.warn(
+            "the influence map is zero up to rounding: the probed mask predicts just what the base mask predicts. "
+            'Start from one random flip (init="flip"), or let another noise differ between the two passes '
+            "(adv_noise, share_noise=False)",
+            ZeroInfluenceWarning,
+            stacklevel=3,
+        )
+    return zero

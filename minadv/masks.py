@@ -1,0 +1,136 @@
+r"""The mask :math:`\epsilon`: drawing it, flipping it, measuring it, and the scale that turns it into what layers see.
+
+``eps (B, H)`` is binary, one mask per example, the same at every time step. The layers see ``m = s(eps) * eps``;
+`scale` and `scale_backward` are the only bridge between the two. Random numbers are drawn on the host, so that both
+array modules see the same masks.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from minadv.backend import Array, namespace, same_place
+from minadv.checks import expect_choice, expect_floating, expect_shape, shape_text
+
+Scale: TypeAlias = Literal["none", "inverted", "kept"]
+SCALES = ("none", "inverted", "kept")
+
+
+def ones(shape: tuple[int, int], *, like: Array) -> Array:
+    """The mask that drops nothing, with the module and dtype of ``like``."""
+    return same_place(np.ones(shape, like.dtype), like)
+
+
+def bernoulli(rng: np.random.Generator, p: float, shape: tuple[int, int], *, like: Array) -> Array:
+    """A random mask: each unit is dropped with probability ``p``."""
+    expect_probability(p)
+    return same_place((rng.random(shape) >= p).astype(like.dtype), like)
+
+
+def one_flip(rng: np.random.Generator, eps0: Array) -> Array:
+    """``eps0`` with one random unit of each example flipped."""
+    xp = namespace(eps0=eps0)
+    expect_binary("eps0", eps0)
+    B, H = eps0.shape
+    units = same_place(np.asarray(rng.integers(H, size=B)), eps0)
+    eps = eps0.copy()
+    rows = xp.arange(B)
+    eps[rows, units] = 1 - eps[rows, units]
+    return eps
+
+
+def random_flips(rng: np.random.Generator, eps0: Array, budget: int) -> Array:
+    """``eps0`` with ``budget`` random units of each example flipped, every set of that size equally likely."""
+    xp = namespace(eps0=eps0)
+    ranks = same_place(rng.permuted(np.tile(np.arange(eps0.shape[1]), (eps0.shape[0], 1)), axis=1), eps0)
+    return xp.where(ranks < budget, 1 - eps0, eps0)  # type: ignore[no-any-return]
+
+
+def hamming(eps: Array, eps0: Array) -> Array:
+    """The number of units in which two masks differ, ``(B,)``."""
+    namespace(eps=eps, eps0=eps0)
+    expect_shape("eps", eps, eps0.shape, "the shape of eps0")
+    return (eps != eps0).sum(axis=-1)  # type: ignore[no-any-return]
+
+
+def budget(delta: float, n_hidden: int) -> int:
+    r"""The number of flips that ``delta`` allows: :math:`b = \lfloor \delta H + 10^{-9} \rfloor`, at least one.
+
+    Differs from the paper: its constraint is written :math:`\|\cdot\|_2 \le \delta` in the text and
+    :math:`\le \delta H` in Alg. 1, and meant as a share of the units; minadv counts flips.
+    """
+    if not 0 <= delta <= 1:
+        raise ValueError(f"delta is {delta}, expected a share of the units from 0 to 1")
+    flips = int(np.floor(delta * n_hidden + 1e-9))
+    if flips == 0:
+        raise ValueError(
+            f"delta is {delta}, which allows no flip among H = {n_hidden} units: "
+            f"the smallest useful delta is 1/{n_hidden} = {1 / n_hidden:.4g}"
+        )
+    return flips
+
+
+def scale(eps: Array, how: Scale, *, p: float | None = None) -> Array:
+    r"""What the layers see of a binary mask: :math:`m = s(\epsilon)\,\epsilon`.
+
+    ``"none"``: s = 1, the default for adversarial dropout. ``"inverted"``: s = 1/(1-p), the default for random dropout.
+    ``"kept"``: s = H / sum(eps) in each row (a row that keeps nothing stays zero).
+
+    The expected mask is not a binary one: whatever the scale, it has m = 1.
+    """
+    xp = namespace(eps=eps)
+    _expect_scale(how, p)
+    if how == "none":
+        return eps
+    if how == "inverted":
+        assert p is not None
+        return eps * (1 / (1 - p))
+    kept = xp.maximum(eps.sum(axis=-1, keepdims=True), 1)
+    return eps * (eps.shape[-1] / kept)  # type: ignore[no-any-return]
+
+
+def scale_backward(eps: Array, dm: Array, how: Scale, *, p: float | None = None) -> Array:
+    r"""The gradient with respect to ``eps`` from that with respect to ``m``.
+
+    For ``"kept"``, with :math:`S = \sum_j \epsilon_j`, the scale itself depends on every unit:
+
+    .. math:: \frac{\partial D}{\partial \epsilon_i}
+              = \frac HS \Big(dm_i - \frac1S \sum_j \epsilon_j\, dm_j\Big)
+    """
+    xp = namespace(eps=eps, dm=dm)
+    _expect_scale(how, p)
+    expect_shape("dm", dm, eps.shape, "the shape of eps")
+    if how == "none":
+        return dm
+    if how == "inverted":
+        assert p is not None
+        return dm * (1 / (1 - p))
+    kept = xp.maximum(eps.sum(axis=-1, keepdims=True), 1)
+    mean = (eps * dm).sum(axis=-1, keepdims=True) / kept
+    return (dm - mean) * (eps.shape[-1] / kept)  # type: ignore[no-any-return]
+
+
+def expect_binary(name: str, eps: Array) -> None:
+    """Raise unless this is a floating array ``(B, H)`` of zeros and ones."""
+    expect_floating(name, eps)
+    expect_shape(name, eps, ("B", "H"))
+    wrong = (eps != 0) & (eps != 1)
+    if bool(wrong.any()):
+        place = tuple(int(k) for k in np.unravel_index(int(wrong.argmax()), eps.shape))
+        raise ValueError(f"{name} is {float(eps[place])} at {shape_text(place)}, expected a mask of zeros and ones")
+
+
+def expect_probability(p: float) -> None:
+    """Raise ValueError unless p is a probability of dropping that keeps something."""
+    if not 0 <= p < 1:
+        raise ValueError(f"p is {p}, expected a probability of dropping from 0 up to, but not including, 1")
+
+
+def _expect_scale(how: str, p: float | None) -> None:
+    expect_choice("scale", how, SCALES)
+    if how == "inverted":
+        if p is None:
+            raise ValueError('scale="inverted" needs the probability of dropping: give p')
+        expect_probability(p)

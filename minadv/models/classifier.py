@@ -1,0 +1,239 @@
+r"""A sequence classifier: recurrent layers, then a softmax from the last state. The shortest model of the protocol.
+
+.. math:: p = \mathrm{softmax}(h_T V + b)
+
+Mask sites: ``"layer0"``, ``"layer1"``, ... on the recurrent connection of each layer, and ``"readout"`` on the state
+that the softmax reads (adversarial dropout "on the last hidden state"). With ``readout="masked"`` the softmax reads the
+masked copy of the top layer's state, so that the top layer's mask acts twice and its map has a term for u = t.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from minadv import layers
+from minadv.backend import Array, namespace, same_place
+from minadv.checks import expect_choice, expect_shape
+from minadv.distances import Distance
+from minadv.initial import glorot
+from minadv.masks import bernoulli, expect_probability, scale
+from minadv.models import cells
+from minadv.models.protocol import Comparison, Likelihood, ModelGrads, Site
+
+
+@dataclass(frozen=True)
+class Batch:
+    x: Array  # (T, B, I)
+    targets: Array | None = None  # (B,) classes; None for unlabelled examples
+    valid: Array | None = None  # (T, B), False on padding
+
+    def __len__(self) -> int:
+        return int(self.x.shape[1])
+
+
+@dataclass(frozen=True)
+class Params:
+    cells: tuple[Any, ...]  # one cell's Params a layer
+    V: Array | None  # (H, C)
+    b: Array | None  # (C,)
+
+
+@dataclass(frozen=True)
+class Noise:
+    """The dropout on the inputs, the same at every step: scaled masks (B, I)."""
+
+    inputs: Array
+
+
+@dataclass(frozen=True)
+class Cache:
+    batch: Batch
+    caches: tuple[Any, ...]
+    h: Array  # (N, B, H), the clean states that the softmax reads
+    masks: Mapping[str, Array]
+    noise: Noise | None
+
+
+@dataclass(frozen=True)
+class Classifier:
+    """The configuration; parameters are apart.
+
+    ``steps="last"`` makes features of the last (valid) state only, ``"all"`` of every state, so that the distance may
+    be weighted over time; the likelihood is that of the last in both. ``input_dropout`` is a dropout on the inputs, one
+    mask a sequence: the noise of this model.
+    """
+
+    n_in: int
+    n_hidden: int
+    n_classes: int
+    cell: str = "lstm"
+    n_layers: int = 1
+    readout: Literal["clean", "masked"] = "clean"
+    steps: Literal["last", "all"] = "last"
+    input_dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        expect_choice("cell", self.cell, cells.CELLS)
+        expect_choice("readout", self.readout, ("clean", "masked"))
+        expect_choice("steps", self.steps, ("last", "all"))
+        expect_probability(self.input_dropout)
+        for name in ("n_in", "n_hidden", "n_layers"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}, expected at least 1")
+        if self.n_classes < 2:
+            raise ValueError(f"n_classes is {self.n_classes}, expected at least 2")
+
+    @property
+    def sites(self) -> tuple[Site, ...]:
+        recurrent = tuple(Site(f"layer{n}", self.n_hidden) for n in range(self.n_layers))
+        return (*recurrent, Site("readout", self.n_hidden, "readout"))
+
+    @property
+    def n_inputs(self) -> int:
+        return self.n_in
+
+    def valid(self, batch: Batch) -> Array:
+        xp = namespace(batch.x)
+        return xp.ones(batch.x.shape[:2], dtype=bool) if batch.valid is None else batch.valid
+
+    def init(self, rng: np.random.Generator, *, dtype: npt.DTypeLike = np.float32) -> Params:
+        """Initial parameters, drawn on the host."""
+        module = cells.by_name(self.cell)
+        sizes = [self.n_in] + [self.n_hidden] * (self.n_layers - 1)
+        return Params(
+            cells=tuple(module.init(rng, size, self.n_hidden, dtype=dtype) for size in sizes),
+            V=glorot(rng, self.n_hidden, self.n_classes, dtype),
+            b=np.zeros(self.n_classes, dtype),
+        )
+
+    def noise(self, rng: np.random.Generator, batch: Batch) -> Noise | None:
+        if self.input_dropout == 0:
+            return None
+        keep = bernoulli(rng, self.input_dropout, (len(batch), self.n_in), like=batch.x)
+        return Noise(scale(keep, "inverted", p=self.input_dropout))
+
+    def body(
+        self,
+        params: Params,
+        batch: Batch,
+        *,
+        masks: Mapping[str, Array],
+        noise: Noise | None,
+        state: tuple[Any, ...] | None = None,
+        dx: Array | None = None,
+    ) -> tuple[Array, tuple[Any, ...], Cache]:
+        self._check(batch, masks)
+        x = batch.x if noise is None else batch.x * noise.inputs
+        x = x if dx is None else x + dx
+        by_layer = tuple(masks.get(f"layer{n}") for n in range(self.n_layers))
+        h, states, caches = cells.forward(self.cell, params.cells, x, state=state, masks=by_layer, valid=batch.valid)
+        if self.steps == "last":
+            h = states[-1].h[None]  # (1, B, H): carried over padding, so that the last is the last valid
+        features = h
+        for m in self._readout_masks(masks).values():
+            features = features * m
+        return features, states, Cache(batch, caches, h, masks, noise)
+
+    def body_backward(
+        self, params: Params, cache: Cache, dfeatures: Array, *, weights: bool = True, inputs: bool = False
+    ) -> ModelGrads:
+        xp = namespace(dfeatures)
+        on_readout = self._readout_masks(cache.masks)
+        dh = dfeatures
+        for m in on_readout.values():
+            dh = dh * m
+        if self.steps == "last":
+            module = cells.by_name(self.cell)
+            zero = xp.zeros_like(dh[0])
+            rest = [zero] * (len(module.State.__dataclass_fields__) - 1)
+            dstate = tuple(
+                module.State(dh[0] if n == self.n_layers - 1 else zero, *rest) for n in range(self.n_layers)
+            )
+            grads = cells.backward(self.cell, params.cells, cache.caches, None, dstate=dstate, weights=weights)
+        else:
+            grads = cells.backward(self.cell, params.cells, cache.caches, dh, weights=weights)
+        dmasks = {f"layer{n}": dm for n, dm in enumerate(grads.masks) if dm is not None}
+        for name in on_readout:
+            others = [m for other, m in on_readout.items() if other != name]
+            du = dfeatures * cache.h
+            for m in others:
+                du = du * m
+            dmasks[name] = dmasks.get(name, 0) + du.sum(axis=0)  # Eq. 6, u = t
+        return ModelGrads(
+            params=Params(grads.params, None, None) if grads.params is not None else None,
+            masks=dmasks,
+            inputs=grads.x if inputs else None,
+            state=grads.state,
+        )
+
+    def logits(self, params: Params, features: Array) -> Array:
+        """(N, B, C)."""
+        assert params.V is not None and params.b is not None
+        return layers.affine(features, params.V, params.b)
+
+    def head(self, params: Params, features: Array, targets: Array | None) -> Likelihood:
+        xp = namespace(features=features, targets=targets)
+        if targets is None:
+            raise ValueError("targets is None: the likelihood needs a batch with targets")
+        assert params.V is not None
+        last = features[-1]
+        nll, dlogits = layers.cross_entropy(self.logits(params, last), targets)
+        dlast, dV, db = layers.affine_backward(last, params.V, dlogits)
+        dfeatures = xp.zeros_like(features)
+        dfeatures[-1] = dlast
+        return Likelihood(nll, dfeatures, self._head_grads(dV, db))
+
+    def compare(
+        self,
+        params: Params,
+        features0: Array,
+        features1: Array,
+        lam: Array | None,
+        distance: Distance,
+        *,
+        stop_base: bool = False,
+        weights: bool = True,
+    ) -> Comparison:
+        N, B, _ = features0.shape
+        weight = self._lam(lam, N, B, features0)[..., None]  # (N, B or 1, 1)
+        assert params.V is not None
+        d, dlogits0, dlogits1 = distance(self.logits(params, features0), self.logits(params, features1))
+        df1, dV, db = layers.affine_backward(features1, params.V, weight * dlogits1)
+        df0 = None
+        if not stop_base:
+            df0, dV0, db0 = layers.affine_backward(features0, params.V, weight * dlogits0)
+            dV, db = dV + dV0, db + db0
+        grads = self._head_grads(dV, db) if weights else None
+        return Comparison((weight[..., 0] * d).sum(axis=0), df0, df1, grads)
+
+    def _head_grads(self, dV: Array, db: Array) -> Params:
+        return Params((None,) * self.n_layers, dV, db)
+
+    def _readout_masks(self, given: Mapping[str, Array]) -> dict[str, Array]:
+        """The masks on what the softmax reads, by site."""
+        names = ["readout"] if self.readout == "clean" else [f"layer{self.n_layers - 1}", "readout"]
+        return {name: given[name] for name in names if name in given}
+
+    def _lam(self, lam: Array | None, N: int, B: int, like: Array) -> Array:
+        """(N, 1) or (N, B); the last step only unless the caller says otherwise."""
+        if lam is None:
+            only_last = np.zeros((N, 1), like.dtype)
+            only_last[-1] = 1
+            return same_place(only_last, like)
+        if lam.ndim == 1:
+            expect_shape("lam", lam, (N,), f"{N} steps of features")
+            return lam[:, None]
+        expect_shape("lam", lam, (N, B), f"{N} steps of features, B = {B}")
+        return lam
+
+    def _check(self, batch: Batch, given: Mapping[str, Array]) -> None:
+        unknown = set(given) - {site.name for site in self.sites}
+        if unknown:
+            raise ValueError(f"masks has {sorted(unknown)}, expected sites among {[s.name for s in self.sites]}")
+        for name, m in given.items():
+            expect_shape(f"masks[{name!r}]", m, (len(batch), self.n_hidden), "one mask per example")

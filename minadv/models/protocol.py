@@ -1,0 +1,125 @@
+r"""What the search and the regularizers ask of a model: small enough for a user's own model to meet.
+
+A pass runs in two parts. The **body** maps a batch to ``features (N, B, F)``, one row for each predicted step; the
+**head** maps features to predictions. They are apart because two passes' logits over a vocabulary must never stand
+whole in memory: the head works on blocks of rows, for the likelihood and for the distance alike.
+
+Gradients returned by head, compare and body_backward are those of the **sum** over examples of what they return or are
+given; a mean or a weight is a factor that the caller applies. Parameter gradients have the structure of ``params``,
+with None where a part contributes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import numpy as np
+
+from minadv.backend import Array
+from minadv.distances import Distance
+
+
+@dataclass(frozen=True)
+class Site:
+    """A place where an adversarial mask may go: its name, its number of units, and what it masks."""
+
+    name: str
+    H: int
+    kind: Literal["recurrent", "readout"] = "recurrent"
+
+
+@dataclass(frozen=True)
+class ModelGrads:
+    """What body_backward returns; ``masks`` holds dD/dm (B, H) for each site whose mask the pass was given."""
+
+    params: Any | None
+    masks: dict[str, Array]
+    inputs: Array | None  # (T, B, I), asked for with inputs=True
+    state: Any
+
+
+@dataclass(frozen=True)
+class Likelihood:
+    """What head returns: the negative log-likelihood of each example, and the gradients of its sum."""
+
+    nll: Array  # (B,)
+    dfeatures: Array  # (N, B, F)
+    params: Any
+
+
+@dataclass(frozen=True)
+class Comparison:
+    r"""What compare returns: :math:`\sum_t \lambda_t D_t` of each example, and the gradients of its sum.
+
+    ``dfeatures0`` is None where the base was stopped, ``params`` where no weights were asked for.
+    """
+
+    d: Array  # (B,)
+    dfeatures0: Array | None  # (N, B, F)
+    dfeatures1: Array  # (N, B, F)
+    params: Any | None
+
+
+class Model(Protocol):
+    """The protocol; `minadv.models.classifier.Classifier` is the shortest example."""
+
+    @property
+    def sites(self) -> tuple[Site, ...]:
+        """Where masks may go."""
+        ...
+
+    def noise(self, rng: np.random.Generator, batch: Any) -> Any:
+        """Every other random mask of a pass, drawn once, as an explicit record (None: the model has none)."""
+        ...
+
+    def body(
+        self,
+        params: Any,
+        batch: Any,
+        *,
+        masks: Mapping[str, Array],
+        noise: Any,
+        state: Any = None,
+        dx: Array | None = None,
+    ) -> tuple[Array, Any, Any]:
+        """Features, last state and cache; ``masks[site]`` is m (B, H); ``dx`` is added to the inputs of the cells."""
+        ...
+
+    def body_backward(
+        self, params: Any, cache: Any, dfeatures: Array, *, weights: bool = True, inputs: bool = False
+    ) -> ModelGrads:
+        """Gradients through the body."""
+        ...
+
+    def head(self, params: Any, features: Array, targets: Any) -> Likelihood:
+        """The negative log-likelihood of the batch's targets."""
+        ...
+
+    def compare(
+        self,
+        params: Any,
+        features0: Array,
+        features1: Array,
+        lam: Array | None,
+        distance: Distance,
+        *,
+        stop_base: bool = False,
+        weights: bool = True,
+    ) -> Comparison:
+        r"""The distance of two passes; ``lam`` is (N,) or (N, B), None for the model's own choice."""
+        ...
+
+
+class Perturbable(Model, Protocol):
+    """A model whose inputs AT and VAT may perturb."""
+
+    @property
+    def n_inputs(self) -> int:
+        """I, the size of one step's input to the cells."""
+        ...
+
+    def valid(self, batch: Any) -> Array:
+        """(T, B), True on real steps and False on padding."""
+        ...

@@ -1,0 +1,111 @@
+r"""What every regularizer does: run passes, add up their losses, and go back through each pass once.
+
+A regularizer compares passes that share parameters. `Setting` holds what it was called with and runs passes; `Tally`
+collects the gradients that the likelihood and the distance leave at each pass's features, so that each pass is gone
+back through once, however many terms meet there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from minadv import distances, masks
+from minadv.backend import Array
+from minadv.trees import leaves, tree_add, tree_map
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One run of a model's body."""
+
+    features: Array  # (N, B, F)
+    state: Any
+    cache: Any
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The arguments of a regularizer."""
+
+    model: Any
+    params: Any
+    batch: Any
+    rng: np.random.Generator
+    noise: Any
+    weight: float
+    likelihood: float
+    state: Any
+
+    def run(self, m: Mapping[str, Array] | None = None, *, noise: Any = None, dx: Array | None = None) -> Pass:
+        """A pass under the masks ``m`` (none: the full network) and, unless another is given, the shared noise."""
+        noise = self.noise if noise is None else noise
+        return Pass(*self.model.body(self.params, self.batch, masks=m or {}, noise=noise, state=self.state, dx=dx))
+
+    def second_noise(self, share: bool) -> Any:
+        """The noise of a second pass: the same record, or a new draw."""
+        return self.noise if share else self.model.noise(self.rng, self.batch)
+
+    def random_masks(self, p: float, sites: tuple[str, ...] | None = None) -> dict[str, Array]:
+        """One random mask for each site (default: the recurrent ones), scaled by 1/(1-p)."""
+        like = any_array(self.params)
+        chosen = [s for s in self.model.sites if (s.kind == "recurrent" if sites is None else s.name in sites)]
+        return {
+            s.name: masks.scale(masks.bernoulli(self.rng, p, (len(self.batch), s.H), like=like), "inverted", p=p)
+            for s in chosen
+        }
+
+
+class Tally:
+    """The gradient of a weighted mean over examples, collected at the features of each pass."""
+
+    def __init__(self, on: Setting) -> None:
+        self._on = on
+        self._pending: list[tuple[Pass, Array]] = []
+        self._grads: Any = None
+
+    def add_nll(self, run: Pass, likelihood: float) -> Array | None:
+        """Add a share of the likelihood at a pass; returns the NLL (B,), None if the share is zero."""
+        if likelihood == 0:
+            return None
+        result = self._on.model.head(self._on.params, run.features, self._on.batch.targets)
+        self.add(run, result.dfeatures, result.params, likelihood)
+        return result.nll  # type: ignore[no-any-return]
+
+    def add_distance(
+        self, run0: Pass, run1: Pass, weight: float, lam: Array | None, distance: str, stop_base: bool
+    ) -> Array:
+        r"""Add the weighted distance between two passes; returns :math:`\sum_t \lambda_t D_t`, ``(B,)``."""
+        result = self._on.model.compare(
+            self._on.params, run0.features, run1.features, lam, distances.by_name(distance), stop_base=stop_base
+        )
+        self.add(run1, result.dfeatures1, result.params, weight)
+        if not stop_base:
+            self.add(run0, result.dfeatures0, None, weight)
+        return result.d  # type: ignore[no-any-return]
+
+    def add(self, run: Pass, dfeatures: Array, head: Any, weight: float) -> None:
+        """Add gradients of a sum over examples, weighted and divided by their number."""
+        factor = weight / len(self._on.batch)
+        self._grads = tree_add(self._grads, tree_map(lambda g: factor * g, head))
+        for n, (known, pending) in enumerate(self._pending):
+            if known is run:
+                self._pending[n] = (run, pending + factor * dfeatures)
+                return
+        self._pending.append((run, factor * dfeatures))
+
+    def grads(self) -> Any:
+        """Go back through every pass and return the gradient of all that was added."""
+        total = self._grads
+        for run, dfeatures in self._pending:
+            back = self._on.model.body_backward(self._on.params, run.cache, dfeatures)
+            total = tree_add(total, back.params)
+        return tree_map(lambda p: 0 * p, self._on.params) if total is None else total
+
+
+def any_array(params: Any) -> Array:
+    """Any array of the parameters: its module and dtype are those of new masks."""
+    return next(leaf for _, leaf in leaves(params) if hasattr(leaf, "dtype"))

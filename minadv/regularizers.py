@@ -1,0 +1,305 @@
+r"""The regularizers: small frozen records, all called alike, all with gradients to every parameter.
+
+    term = AdD(delta=0.03)(model, params, batch, rng=rng, weight=1.0, likelihood=1.0)
+
+gives ``term.value (B,)``, the regularizer of each example, and ``term.grads``, the gradients of
+
+.. math:: \frac1B \sum_b \big(\text{likelihood} \cdot NLL_b + \text{weight} \cdot R_b\big)
+
+With ``likelihood=0`` (the default) that is the regularizer alone, as on unlabelled text. Each docstring says at which
+pass the likelihood is taken. ``noise`` (drawn from the model if None) holds every random mask but the one that the
+regularizer is about; both passes share it unless ``share_noise=False`` draws it twice.
+
+Random masks are scaled by 1/(1-p); the expected mask has m = 1. Which mask or perturbation was chosen is a constant:
+nothing is differentiated through a draw or a search.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from minadv import distances, masks
+from minadv.adversary import Search, Trace, find_adversary
+from minadv.backend import Array, namespace, same_place
+from minadv.passes import Setting, Tally
+from minadv.search import Rule
+from minadv.trees import tree_add
+
+
+@dataclass(frozen=True)
+class Term:
+    """A regularizer's value and what it adds to the gradient."""
+
+    value: Array  # (B,), unweighted
+    grads: Any  # of the weighted mean over examples, in the structure of the parameters
+    nll: Array | None = None  # (B,), where a likelihood was asked for
+    trace: Trace | None = None  # of the adversary, where there is one
+    state: Any = None  # the last state of the pass at which the likelihood is taken
+    dx: Array | None = None  # (T, B, I), the perturbation of AT and VAT
+
+
+class Regularizer:
+    """One signature for all; a subclass writes ``term``."""
+
+    def __call__(
+        self,
+        model: Any,
+        params: Any,
+        batch: Any,
+        *,
+        rng: np.random.Generator,
+        noise: Any = None,
+        weight: float = 1.0,
+        likelihood: float = 0.0,
+        state: Any = None,
+    ) -> Term:
+        """The term of a batch; see the module for what it holds."""
+        noise = model.noise(rng, batch) if noise is None else noise
+        return self.term(Setting(model, params, batch, rng, noise, weight, likelihood, state))
+
+    def term(self, on: Setting) -> Term:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Plain(Regularizer):
+    """No regularizer: the likelihood of the full network. The value is zero."""
+
+    def term(self, on: Setting) -> Term:
+        return _likelihood_only(on, {})
+
+
+@dataclass(frozen=True)
+class VD(Regularizer):
+    """Variational dropout: the likelihood under one random mask, the same at every step. The value is zero."""
+
+    p: float = 0.1
+    sites: tuple[str, ...] | None = None
+
+    def term(self, on: Setting) -> Term:
+        return _likelihood_only(on, on.random_masks(self.p, self.sites))
+
+
+@dataclass(frozen=True)
+class EL(Regularizer):
+    r"""Expectation-linearization (Eq. 2): :math:`E_\epsilon \sum_t \lambda_t D[p_t(E\epsilon) \,\|\, p_t(\epsilon)]`.
+
+    One Monte-Carlo mask. The likelihood is taken under that mask, as in dropout training.
+    """
+
+    p: float = 0.1
+    distance: str = "js"
+    lam: Array | None = field(default=None, repr=False)
+    stop_base: bool = False
+    share_noise: bool = True
+    sites: tuple[str, ...] | None = None
+
+    def term(self, on: Setting) -> Term:
+        base = on.run()
+        dropped = on.run(on.random_masks(self.p, self.sites), noise=on.second_noise(self.share_noise))
+        tally = Tally(on)
+        nll = tally.add_nll(dropped, on.likelihood)
+        value = tally.add_distance(base, dropped, on.weight, self.lam, self.distance, self.stop_base)  # Eq. 2
+        return Term(value, tally.grads(), nll, state=dropped.state)
+
+
+@dataclass(frozen=True)
+class FD(Regularizer):
+    r"""Fraternal dropout (Eq. 3): :math:`E \sum_t \lambda_t D[p_t(\epsilon^1) \,\|\, p_t(\epsilon^2)]`.
+
+    The likelihood is the mean of that of both passes (``double=False``: that of the first pass, the Π-model).
+    ``distance="logit2"`` is the form for language models.
+    """
+
+    p: float = 0.1
+    distance: str = "js"
+    lam: Array | None = field(default=None, repr=False)
+    share_noise: bool = True
+    sites: tuple[str, ...] | None = None
+    double: bool = True
+
+    def term(self, on: Setting) -> Term:
+        one = on.run(on.random_masks(self.p, self.sites))
+        two = on.run(on.random_masks(self.p, self.sites), noise=on.second_noise(self.share_noise))
+        tally = Tally(on)
+        nll = tally.add_nll(one, on.likelihood / 2 if self.double else on.likelihood)
+        if self.double and nll is not None:
+            nll = (nll + tally.add_nll(two, on.likelihood / 2)) / 2
+        value = tally.add_distance(one, two, on.weight, self.lam, self.distance, stop_base=False)  # Eq. 3
+        return Term(value, tally.grads(), nll, state=one.state)
+
+
+@dataclass(frozen=True)
+class Pi(FD):
+    """The Π-model: fraternal dropout's distance (Eq. 3), with the likelihood of the first pass only."""
+
+    double: bool = False
+
+
+@dataclass(frozen=True)
+class AdD(Regularizer):
+    r"""Adversarial dropout (Eq. 4): :math:`\sum_t \lambda_t D[p_t(\epsilon^0) \,\|\, p_t(\epsilon^{adv})]`.
+
+    The base is the full network, and the likelihood is taken there. ``sites=("readout",)`` is adversarial dropout on
+    the last hidden state. ``keep="last"`` trains on the last mask of the search, as the paper does; ``"best"`` scores
+    every mask first. The other options are those of `minadv.adversary.find_adversary`.
+    """
+
+    delta: float | Mapping[str, float] = 0.03
+    budgets: int | Mapping[str, int] | None = None  # instead of delta
+    adv_steps: int = 1
+    distance: str = "js"
+    lam: Array | None = field(default=None, repr=False)
+    scale: masks.Scale = "none"
+    p: float | None = None  # for scale="inverted"
+    search: Search = "greedy"
+    rule: Rule = "strict"
+    rule_options: Mapping[str, Any] = field(default_factory=dict)
+    init: Literal["flip", "base"] = "flip"
+    keep: Literal["best", "last"] = "last"
+    swaps: int = 0
+    tries: int = 1
+    stop_base: bool = False
+    share_noise: bool = True
+    sites: tuple[str, ...] | None = None
+
+    def term(self, on: Setting) -> Term:
+        base = on.run()
+        noise = on.second_noise(self.share_noise)
+        trace = find_adversary(
+            on.model,
+            on.params,
+            on.batch,
+            rng=on.rng,
+            delta=self.delta if self.budgets is None else None,
+            base=base.features,
+            noise=on.noise,
+            adv_noise=noise,
+            state=on.state,
+            **{name: getattr(self, name) for name in _SEARCH_OPTIONS},
+        )
+        m = {name: masks.scale(eps, self.scale, p=self.p) for name, eps in trace.eps.items()}
+        adversarial = on.run(m, noise=noise)
+        tally = Tally(on)
+        nll = tally.add_nll(base, on.likelihood)
+        value = tally.add_distance(base, adversarial, on.weight, self.lam, self.distance, self.stop_base)  # Eq. 4
+        return Term(value, tally.grads(), nll, replace(trace, d=value), base.state)
+
+
+_SEARCH_OPTIONS = (
+    *("budgets", "adv_steps", "distance", "lam", "scale", "p", "search", "rule", "rule_options"),
+    *("init", "keep", "swaps", "tries", "sites"),
+)
+
+
+@dataclass(frozen=True)
+class AT(Regularizer):
+    r"""Adversarial training on the inputs: the NLL at :math:`x + r`, :math:`r = \rho\, g / \|g\|`, :math:`g = \nabla_x NLL`.
+
+    ``x`` is what the cells see (embeddings after normalisation and dropout), the norm is taken over the whole sequence,
+    and r is held constant. The likelihood is taken at the unperturbed input. Needs targets.
+    """
+
+    norm: float = 5.0
+
+    def term(self, on: Setting) -> Term:
+        clean = on.run()
+        tally = Tally(on)
+        nll = tally.add_nll(clean, on.likelihood)
+        head = on.model.head(on.params, clean.features, on.batch.targets)
+        back = on.model.body_backward(on.params, clean.cache, head.dfeatures, weights=False, inputs=True)
+        dx = to_norm(back.inputs, self.norm)
+        perturbed = on.run(dx=dx)
+        moved = on.model.head(on.params, perturbed.features, on.batch.targets)
+        tally.add(perturbed, moved.dfeatures, moved.params, on.weight)
+        return Term(moved.nll, tally.grads(), nll, state=clean.state, dx=dx)
+
+
+@dataclass(frozen=True)
+class VAT(Regularizer):
+    r"""Virtual adversarial training on the inputs: :math:`KL(p(x) \,\|\, p(x + r))` at the r that raises it most.
+
+    r comes from one power iteration: a Gaussian start, zero on padding and on each example's last step, is scaled to
+    ``xi``; the gradient of the KL there, scaled to ``norm``, is r. Norms are taken over the whole sequence. The base is
+    stopped. Every other noise is shared between the passes, or the difference of masks would pollute the KL.
+    """
+
+    norm: float = 5.0
+    xi: float = 0.1
+    lam: Array | None = field(default=None, repr=False)
+
+    def term(self, on: Setting) -> Term:
+        clean = on.run()
+        probe = on.run(dx=to_norm(self._start(on, clean.features), self.xi))
+        tally = Tally(on)
+        nll = tally.add_nll(clean, on.likelihood)
+        kl = on.model.compare(
+            on.params, clean.features, probe.features, self.lam, distances.kl, stop_base=True, weights=False
+        )
+        back = on.model.body_backward(on.params, probe.cache, kl.dfeatures1, weights=False, inputs=True)
+        dx = to_norm(back.inputs, self.norm)
+        perturbed = on.run(dx=dx)
+        value = tally.add_distance(clean, perturbed, on.weight, self.lam, "kl", stop_base=True)
+        return Term(value, tally.grads(), nll, state=clean.state, dx=dx)
+
+    def _start(self, on: Setting, like: Array) -> Array:
+        """(T, B, I), standard normal on every step of an example but its last."""
+        xp = namespace(like)
+        valid = on.model.valid(on.batch)  # (T, B)
+        T, B = valid.shape
+        steps = xp.arange(1, T + 1)[:, None] * valid
+        inner = valid & (steps < steps.max(axis=0))
+        start = on.rng.standard_normal((T, B, on.model.n_inputs)).astype(like.dtype)
+        return same_place(start, like) * inner[..., None]  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True)
+class Sum(Regularizer):
+    """Several regularizers, each on the otherwise unperturbed input; the first takes the likelihood.
+
+    ``weights`` are relative to the weight of the whole (default 1 each). AdD + VAT is ``Sum((AdD(...), VAT(...)))``.
+    """
+
+    parts: tuple[Regularizer, ...]
+    weights: tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if not self.parts or (self.weights is not None and len(self.weights) != len(self.parts)):
+            raise ValueError(f"parts is {self.parts} and weights {self.weights}, expected one weight for each part")
+
+    def term(self, on: Setting) -> Term:
+        weights = self.weights or (1.0,) * len(self.parts)
+        total = self.parts[0].term(replace(on, weight=on.weight * weights[0]))
+        total = replace(total, value=weights[0] * total.value)
+        for part, share in zip(self.parts[1:], weights[1:], strict=True):
+            term = part.term(replace(on, weight=on.weight * share, likelihood=0.0))
+            total = replace(
+                total,
+                value=total.value + share * term.value,
+                grads=tree_add(total.grads, term.grads),
+                trace=total.trace or term.trace,
+                dx=term.dx if total.dx is None else total.dx,
+            )
+        return total
+
+
+def to_norm(direction: Array, norm: float) -> Array:
+    """Each example's direction (T, B, I) scaled to a norm over its whole sequence; zero stays zero."""
+    xp = namespace(direction)
+    peak = xp.abs(direction).max(axis=(0, 2), keepdims=True)
+    unit = direction / xp.where(peak > 0, peak, 1)  # entries of at most 1, so that no square under- or overflows
+    size = xp.sqrt((unit * unit).sum(axis=(0, 2), keepdims=True))
+    return unit * (norm / xp.maximum(size, 1))  # type: ignore[no-any-return]
+
+
+def _likelihood_only(on: Setting, m: Mapping[str, Array]) -> Term:
+    """A term whose value is zero: only its likelihood is taken under masks."""
+    one = on.run(m)
+    tally = Tally(on)
+    nll = tally.add_nll(one, on.likelihood)
+    nothing = namespace(one.features).zeros(len(on.batch), one.features.dtype)
+    return Term(nothing, tally.grads(), nll, state=one.state)
