@@ -1,0 +1,107 @@
+r"""Where results go: a JSON file with the numbers and the facts of the run, a Markdown table and a figure beside it."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import scipy
+from threadpoolctl import threadpool_info, threadpool_limits
+from tqdm import tqdm
+
+import minadv
+
+RESULTS = Path(__file__).parent / "results"
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+
+def facts(started: float, **settings: Any) -> dict[str, Any]:
+    """What a reader needs in order to trust or to repeat a number: versions, machine, settings, time taken."""
+    blas = sorted({f"{lib['internal_api']} {lib['version']}" for lib in threadpool_info() if lib["user_api"] == "blas"})
+    return {
+        "command": " ".join(["python -m", f"experiments.{Path(sys.argv[0]).stem}", *sys.argv[1:]]),
+        "minadv": minadv.__version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "scipy": scipy.__version__,
+        "blas": blas,
+        "cpu": _cpu(),
+        "cores": os.cpu_count(),
+        "seconds": round(time.time() - started, 1),
+        **settings,
+    }
+
+
+def _cpu() -> str:
+    """The processor's name where the system tells it."""
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        for line in info.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table, its columns aligned so that it reads well as plain text too."""
+    lines = [list(head), *(list(row) for row in rows)]
+    widths = [max(len(line[n]) for line in lines) for n in range(len(head))]
+    text = [
+        "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |" for line in lines
+    ]
+    text.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
+    return "\n".join(text)
+
+
+def spread(values: Iterable[float], digits: int = 2) -> str:
+    """Mean and standard deviation over seeds."""
+    array = np.asarray(list(values), dtype=float)
+    if array.size == 1:
+        return f"{array[0]:.{digits}f}"
+    return f"{array.mean():.{digits}f} ± {array.std(ddof=1):.{digits}f}"
+
+
+def write(path: Path, text: str) -> Path:
+    """Write a text under a temporary name, then rename it: a killed run leaves the old file or the new one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(path.name + ".tmp")
+    temporary.write_text(text, encoding="utf-8")
+    temporary.replace(path)
+    return path
+
+
+def write_json(path: Path, data: Any) -> Path:
+    """Numbers as data, for whoever draws or compares them later."""
+    return write(path, json.dumps(data, indent=1, default=float) + "\n")
+
+
+def save_figure(figure: Any, path: Path) -> Path:
+    """A figure, written under a temporary name and renamed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(path.stem + ".tmp" + path.suffix)
+    figure.savefig(temporary, dpi=120, bbox_inches="tight")
+    temporary.replace(path)
+    return path
+
+
+def run_all(work: Callable[[Task], Result], tasks: Sequence[Task], *, workers: int, title: str) -> list[Result]:
+    """Do independent tasks in parallel processes, one BLAS thread each, with a progress bar; results in task order."""
+    results: dict[int, Result] = {}
+    with ProcessPoolExecutor(workers, initializer=_one_thread) as pool:
+        futures = {pool.submit(work, task): n for n, task in enumerate(tasks)}
+        for future in tqdm(as_completed(futures), total=len(tasks), desc=title, disable=not sys.stderr.isatty()):
+            results[futures[future]] = future.result()
+    return [results[n] for n in range(len(tasks))]
+
+
+def _one_thread() -> None:
+    threadpool_limits(1)
