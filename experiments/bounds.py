@@ -96,9 +96,7 @@ def remark1(model: Classifier, params: Params, batch: Batch, task: Task) -> dict
         rng = stream(task.seed, "base masks", n)
         eps = masks.bernoulli(rng, P, (1, H), like=batch.x)
         eps0 = np.repeat(eps, len(batch), axis=0)  # one mask for all examples
-        trace = find_adversary(
-            model, params, batch, rng=rng, budgets=BUDGET, eps0=eps0, distance="l2", search="exact"
-        )
+        trace = find_adversary(model, params, batch, rng=rng, budgets=BUDGET, eps0=eps0, distance="l2", search="exact")
         base.append(probabilities(model, params, batch, eps0))
         adversarial.append(probabilities(model, params, batch, trace.eps["layer0"]))
     terms = bounds.remark1(np.stack(base), np.stack(adversarial), np.full(task.bases, 1 / task.bases))
@@ -147,7 +145,9 @@ def tables(results: Sequence[dict[str, Any]]) -> str:
     rows = [[m, *(cell(m, "remark1", n) for n in names)] for m in methods]
     head = ["trained with", "(1) variances", "(2) covariance", "(3) gap of means", "(1) - 2 (2) + (3) = E AdD"]
     parts.append(f"Remark 1, squared L2:\n\n{reporting.markdown(head, rows)}")
-    rows = [[m, cell(m, "gap", "js", digits=5), cell(m, "gap", "l2", digits=5), cell(m, "error", digits=1)] for m in methods]
+    rows = [
+        [m, cell(m, "gap", "js", digits=5), cell(m, "gap", "l2", digits=5), cell(m, "error", digits=1)] for m in methods
+    ]
     head = ["trained with", "inference gap, js", "inference gap, l2", "test error %"]
     parts.append(f"Inference gap, over all {2**H:,} masks:\n\n{reporting.markdown(head, rows)}")
     rows = [[f"{a:g}", f"{b.lower:.3f}", f"{b.upper:.3f}", f"{b.lower / b.upper:.2f}"] for a, b in kl_growth()]
@@ -182,8 +182,11 @@ def figure(results: Sequence[dict[str, Any]]) -> Any:
     for name, marker in zip(labels, "v^os_", strict=True):
         style = {"markersize": 18, "markeredgewidth": 2} if name == "add" else {}
         axes[0, 0].plot(place, mean("chain", "js", name), marker, label=labels[name], **style)
-    axes[0, 0].set(title=f"Prop. 1, js, ball of {BUDGET} flips, H = {H}", yscale="log", ylabel="mean over test examples")
-    axes[0, 0].legend(fontsize=8)
+    axes[0, 0].set(
+        title=f"Prop. 1, js, ball of {BUDGET} flips, H = {H}", yscale="log", ylabel="mean over test examples"
+    )
+    axes[0, 0].set_ylim(top=5 * max(mean("chain", "js", "add")))
+    axes[0, 0].legend(fontsize=8, ncols=3, loc="upper right")
     growth = kl_growth()
     axes[0, 1].plot([a for a, _ in growth], [b.lower for _, b in growth], "o-", label="¼ FD")
     axes[0, 1].plot([a for a, _ in growth], [b.upper for _, b in growth], "s-", label="EL")

@@ -125,7 +125,9 @@ def chain(logits0: Array, logits: Array, w: Array, *, distance: str = "js", lam:
         return value
 
     to_base = d(np.broadcast_to(logits0, logits.shape), logits)  # (n, B)
-    fd = sum(w[k] * np.einsum("l,lb->b", w, d(np.broadcast_to(row, logits.shape), logits)) for k, row in enumerate(logits))
+    fd = sum(
+        w[k] * np.einsum("l,lb->b", w, d(np.broadcast_to(row, logits.shape), logits)) for k, row in enumerate(logits)
+    )
     return Chain(fd=np.asarray(fd), el=w @ to_base, add=to_base[w > 0].max(axis=0))  # Prop. 1
 
 

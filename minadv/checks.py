@@ -20,8 +20,7 @@ def expect_shape(name: str, array: Array, shape: tuple[int | str, ...], because:
     ``because`` says where the expected sizes come from.
     """
     fits = array.ndim == len(shape) and all(
-        size > 0 if isinstance(wanted, str) else size == wanted
-        for size, wanted in zip(array.shape, shape, strict=True)
+        size > 0 if isinstance(wanted, str) else size == wanted for size, wanted in zip(array.shape, shape, strict=True)
     )
     if not fits:
         reason = f" ({because})" if because else ""
@@ -86,6 +85,8 @@ def backward_inputs(params: Any, cache: Any, dh: Array | None, dstate: Any) -> t
     x, H = cache.x, params.U.shape[0]
     T, B, _ = x.shape
     expect_shape("cache.h", cache.h, (T + 1, B, H), f"params.U has H = {H}: was this cache made with these parameters?")
+    W_shape = (x.shape[2], params.U.shape[1])
+    expect_shape("params.W", params.W, W_shape, f"the cache's x has I = {x.shape[2]}: was it made with these parameters?")
     dstates = {} if dstate is None else {f"dstate.{name}": value for name, value in vars(dstate).items()}
     xp = namespace(params=params.U, x=x, dh=dh, **dstates)
     if dh is not None:

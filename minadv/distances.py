@@ -12,7 +12,7 @@ With :math:`p = \mathrm{softmax}(a)` and :math:`s_j = \partial D/\partial p_j`, 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from minadv.backend import Array, namespace
 from minadv.checks import expect_choice, expect_floating, shape_text
@@ -22,16 +22,18 @@ Distance: TypeAlias = Callable[[Array, Array], tuple[Array, Array, Array]]
 
 
 def js(logits0: Array, logits1: Array) -> tuple[Array, Array, Array]:
-    r"""Jensen-Shannon: :math:`\tfrac12 \mathrm{KL}(p^0\|\bar p) + \tfrac12 \mathrm{KL}(p\|\bar p)`, :math:`\bar p = \tfrac12(p^0+p)`.
+    r"""Jensen-Shannon: :math:`\tfrac12 \mathrm{KL}(p^0\|\bar p) + \tfrac12 \mathrm{KL}(p\|\bar p)`.
 
-    With :math:`r = \log p^0 - \log p`, :math:`\log(p/\bar p) = -f(r)` and :math:`\log(p^0/\bar p) = -f(-r)`.
+    Here :math:`\bar p = \tfrac12 (p^0 + p)`. With :math:`r = \log p^0 - \log p` and :math:`f(r) = \log\frac{1+e^r}{2}`,
+    :math:`\log(p/\bar p) = -f(r)` and :math:`\log(p^0/\bar p) = -f(-r)`; the two share :math:`f(r) - \max(r, 0)`.
     """
     xp = _check(logits0, logits1)
     log_p0, log_p1 = log_softmax(logits0), log_softmax(logits1)
     p0, p1 = xp.exp(log_p0), xp.exp(log_p1)
     r = log_p0 - log_p1
-    log_ratio1 = -_log_mean_exp(r)  # log(p1 / mean)
-    log_ratio0 = log_ratio1 + r  # log(p0 / mean)
+    share = xp.log1p(0.5 * xp.expm1(-xp.abs(r)))  # exact to rounding near r = 0, where two nearly equal networks meet
+    log_ratio0 = xp.minimum(r, 0) - share  # log(p0 / mean)
+    log_ratio1 = xp.minimum(-r, 0) - share  # log(p1 / mean)
     d = 0.5 * (p0 * log_ratio0 + p1 * log_ratio1).sum(axis=-1)
     dlogits0 = _through_softmax(p0, 0.5 * log_ratio0)
     dlogits1 = _through_softmax(p1, 0.5 * log_ratio1)
@@ -78,20 +80,13 @@ def by_name(name: str) -> Distance:
     return DISTANCES[name]
 
 
-def _log_mean_exp(r: Array) -> Array:
-    r""":math:`f(r) = \log\frac{1 + e^r}{2}`, exact to rounding near r = 0, where two nearly equal networks meet."""
-    xp = namespace(r)
-    value: Array = xp.maximum(r, 0) + xp.log1p(0.5 * xp.expm1(-xp.abs(r)))
-    return value
-
-
 def _through_softmax(p: Array, s: Array) -> Array:
     r""":math:`p_j (s_j - \sum_k p_k s_k)`."""
     dlogits: Array = p * (s - (p * s).sum(axis=-1, keepdims=True))
     return dlogits
 
 
-def _check(logits0: Array, logits1: Array) -> object:
+def _check(logits0: Array, logits1: Array) -> Any:
     xp = namespace(logits0=logits0, logits1=logits1)
     expect_floating("logits0", logits0)
     expect_floating("logits1", logits1, logits0, "logits0")

@@ -63,9 +63,7 @@ def lstm_step(a: Array, c_prev: Array, half: Array, *, c: Array, tanh_c: Array, 
     xp.multiply(o, tanh_c, out=h)
 
 
-def lstm_step_backward(
-    a: Array, c_prev: Array, tanh_c: Array, half: Array, dh: Array, *, dc: Array, dz: Array
-) -> None:
+def lstm_step_backward(a: Array, c_prev: Array, tanh_c: Array, half: Array, dh: Array, *, dc: Array, dz: Array) -> None:
     r"""From ``dh`` and the ``dc`` that comes from the next step: ``dz (B, 4H)``, and ``dc`` of the previous step.
 
     ``dc`` is updated in place from :math:`\partial L/\partial c_t` (through :math:`c_{t+1}` only) to
@@ -111,9 +109,7 @@ def gru_step(a: Array, q: Array, bn: Array, h_leak: Array, *, hn: Array, h: Arra
     h += n
 
 
-def gru_step_backward(
-    a: Array, hn: Array, h_leak: Array, dh: Array, *, dq: Array, dn: Array, dh_leak: Array
-) -> None:
+def gru_step_backward(a: Array, hn: Array, h_leak: Array, dh: Array, *, dq: Array, dn: Array, dh_leak: Array) -> None:
     r"""From ``dh``: ``dq (B, 3H)`` to the state's share, ``dn (B, H)`` to the pre-activation of n, and ``dh_leak``.
 
     The r and z blocks of ``dq`` are the gradients to their pre-activations as well; only n differs, by the factor r.

@@ -1,5 +1,7 @@
 r"""Finite differences for any forward/backward pair.
 
+An affine layer, for example::
+
     def forward(x, W, b): return layers.affine(x, W, b)
     def backward(args, dy): return dict(zip(("x", "W", "b"), layers.affine_backward(args["x"], args["W"], dy)))
     print(check(forward, backward, {"x": x, "W": W, "b": b}, rng=rng))
@@ -10,7 +12,9 @@ and along random directions if it is large, by central differences
 
 .. math:: \frac{L(\theta + s v) - L(\theta - s v)}{2 s}
 
-in float64, and passes if :math:`|analytic - numeric|_\infty \le tol \cdot \max(|analytic|_\infty, |numeric|_\infty, floor)`.
+in float64. With the analytic gradient a and the numeric one n it passes if
+
+.. math:: \|a - n\|_\infty \le tol \cdot \max(\|a\|_\infty, \|n\|_\infty, floor)
 """
 
 from __future__ import annotations

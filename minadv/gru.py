@@ -4,9 +4,9 @@ r"""The GRU with a time-invariant mask on its recurrent connection (Eq. 1 for a 
           n_t = \tanh(x_t W_n + b_n + r_t \odot (\hat h_{t-1} U_n + bn)), \qquad
           h_t = (1 - z_t) \odot n_t + z_t \odot h_{t-1}
 
-The masked copy :math:`\hat h_{t-1} = m \odot h_{t-1}` enters r, z and n; the leak :math:`z_t \odot h_{t-1}` stays clean,
-as the cell of an LSTM does (``leak="masked"`` masks it too). The columns of W, U and b are three blocks in the order
-r, z, n; ``bn`` is the recurrent bias inside the reset. Indices and sizes are those of `rnn`.
+The masked copy :math:`\hat h_{t-1} = m \odot h_{t-1}` enters r, z and n; the leak :math:`z_t \odot h_{t-1}` stays
+clean, as the cell of an LSTM does (``leak="masked"`` masks it too). The columns of W, U and b are three blocks in the
+order r, z, n; ``bn`` is the recurrent bias inside the reset. Indices and sizes are those of `rnn`.
 """
 
 from __future__ import annotations

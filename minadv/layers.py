@@ -76,7 +76,7 @@ def embedding_backward(E: Array, tokens: Array, dy: Array) -> Array:
 def log_softmax(logits: Array) -> Array:
     r""":math:`z - \log \sum_j e^{z_j}` over the last axis, without overflow."""
     xp = namespace(logits=logits)
-    shifted = logits - logits.max(axis=-1, keepdims=True)
+    shifted: Array = logits - logits.max(axis=-1, keepdims=True)
     shifted -= xp.log(xp.exp(shifted).sum(axis=-1, keepdims=True))
     return shifted
 

@@ -20,6 +20,7 @@ from minadv.checks import backward_inputs, forward_inputs
 from minadv.initial import blocks, glorot, orthogonal
 from minadv.workspace import Slot, Workspace, take_slot
 
+
 @dataclass(frozen=True)
 class Params:
     W: Array  # (I, 4H)
@@ -152,8 +153,8 @@ def backward(
         if dh is not None:
             dh_t += dh[t - 1]
         carried = None if valid is None else xp.where(valid[t - 1, :, None], 0, dh_t)  # past the cell, over padding
+        carried_c = None if valid is None else xp.where(valid[t - 1, :, None], 0, dc_t)
         if carried is not None:
-            carried_c = xp.where(valid[t - 1, :, None], 0, dc_t)
             dh_t -= carried
             dc_t -= carried_c
         gates.lstm_step_backward(cache.a[t - 1], c[t - 1], cache.tanh_c[t - 1], half, dh_t, dc=dc_t, dz=dz[t - 1])

@@ -80,14 +80,14 @@ def scale(eps: Array, how: Scale, *, p: float | None = None) -> Array:
 
     The expected mask is not a binary one: whatever the scale, it has m = 1.
     """
-    xp = namespace(eps=eps)
+    namespace(eps=eps)
     _expect_scale(how, p)
     if how == "none":
         return eps
     if how == "inverted":
         assert p is not None
         return eps * (1 / (1 - p))
-    kept = xp.maximum(eps.sum(axis=-1, keepdims=True), 1)
+    kept = _kept(eps)
     return eps * (eps.shape[-1] / kept)  # type: ignore[no-any-return]
 
 
@@ -99,7 +99,7 @@ def scale_backward(eps: Array, dm: Array, how: Scale, *, p: float | None = None)
     .. math:: \frac{\partial D}{\partial \epsilon_i}
               = \frac HS \Big(dm_i - \frac1S \sum_j \epsilon_j\, dm_j\Big)
     """
-    xp = namespace(eps=eps, dm=dm)
+    namespace(eps=eps, dm=dm)
     _expect_scale(how, p)
     expect_shape("dm", dm, eps.shape, "the shape of eps")
     if how == "none":
@@ -107,9 +107,15 @@ def scale_backward(eps: Array, dm: Array, how: Scale, *, p: float | None = None)
     if how == "inverted":
         assert p is not None
         return dm * (1 / (1 - p))
-    kept = xp.maximum(eps.sum(axis=-1, keepdims=True), 1)
+    kept = _kept(eps)
     mean = (eps * dm).sum(axis=-1, keepdims=True) / kept
     return (dm - mean) * (eps.shape[-1] / kept)  # type: ignore[no-any-return]
+
+
+def _kept(eps: Array) -> Array:
+    """S, the number of units that each row keeps, (B, 1); 1 in an empty row. Smooth in a mask relaxed to numbers."""
+    S = eps.sum(axis=-1, keepdims=True)
+    return namespace(S).where(S > 0, S, 1)  # type: ignore[no-any-return]
 
 
 def expect_binary(name: str, eps: Array) -> None:

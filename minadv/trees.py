@@ -52,9 +52,9 @@ def _map(f: Callable[..., Any], path: str, tree: Any, *others: Any) -> Any:
     rows = []
     for other in others:
         theirs = children(other)
-        if theirs is None or [name for name, _ in theirs] != names:
-            where = path or "the root"
-            raise ValueError(f"trees differ at {where}: {names} and {theirs and [name for name, _ in theirs]}")
+        found = None if theirs is None else [name for name, _ in theirs]
+        if theirs is None or found != names:
+            raise ValueError(f"trees differ at {path or 'the root'}: {names} and {found}")
         rows.append([value for _, value in theirs])
     return _rebuild(
         tree,

@@ -1,5 +1,7 @@
 r"""Buffers that passes reuse: an explicit object that the caller makes, sizes and inspects.
 
+A training loop::
+
     work = Workspace()
     for batch in batches:
         h, state, cache = lstm.forward(params, x, work=work)

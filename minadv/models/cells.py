@@ -42,9 +42,7 @@ def forward(
     module = by_name(cell)
     h, states, caches = x, [], []
     for n, layer in enumerate(params):
-        h, last, cache = module.forward(
-            layer, h, state=None if state is None else state[n], m=masks[n], valid=valid
-        )
+        h, last, cache = module.forward(layer, h, state=None if state is None else state[n], m=masks[n], valid=valid)
         states.append(last)
         caches.append(cache)
     return h, tuple(states), tuple(caches)

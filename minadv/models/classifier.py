@@ -151,9 +151,7 @@ class Classifier:
             module = cells.by_name(self.cell)
             zero = xp.zeros_like(dh[0])
             rest = [zero] * (len(module.State.__dataclass_fields__) - 1)
-            dstate = tuple(
-                module.State(dh[0] if n == self.n_layers - 1 else zero, *rest) for n in range(self.n_layers)
-            )
+            dstate = tuple(module.State(dh[0] if n == self.n_layers - 1 else zero, *rest) for n in range(self.n_layers))
             grads = cells.backward(self.cell, params.cells, cache.caches, None, dstate=dstate, weights=weights)
         else:
             grads = cells.backward(self.cell, params.cells, cache.caches, dh, weights=weights)

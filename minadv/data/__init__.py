@@ -1,0 +1,1 @@
+r"""Data: finding and downloading it, reading it, and cutting it into batches."""

@@ -1,0 +1,176 @@
+r"""Where the data files are, and how they get there.
+
+The data directory is, in this order: the one given (``--data-dir``), the environment variable ``MINADV_DATA``, the
+user's cache. Files are looked for in it and in its folder of the data's name, compressed or not; a directory that was
+given is only read, into the others missing files are downloaded (pooch), from the first mirror that has them, and kept
+only if their checksum is right.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from minadv.checks import expect_choice
+from minadv.data.errors import DataError
+
+VARIABLE = "MINADV_DATA"
+
+
+@dataclass(frozen=True)
+class Remote:
+    """Data to download: the mirrors, and the files with their checksums, as ``"sha256:..."`` or ``"md5:..."``."""
+
+    about: str
+    mirrors: tuple[str, ...]
+    files: dict[str, str]
+
+
+REMOTES = {
+    "mnist": Remote(
+        "MNIST, 60,000 + 10,000 handwritten digits of 28 x 28 pixels, 11.6 MB",
+        ("https://ossci-datasets.s3.amazonaws.com/mnist/", "https://storage.googleapis.com/cvdf-datasets/mnist/"),
+        {
+            "train-images-idx3-ubyte.gz": "sha256:440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
+            "train-labels-idx1-ubyte.gz": "sha256:3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
+            "t10k-images-idx3-ubyte.gz": "sha256:8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
+            "t10k-labels-idx1-ubyte.gz": "sha256:f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
+        },
+    ),
+    "fashion": Remote(
+        "Fashion-MNIST, 60,000 + 10,000 pieces of clothing of 28 x 28 pixels, 30.9 MB",
+        (
+            "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
+            "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/",
+        ),
+        {  # the checksums that its authors publish
+            "train-images-idx3-ubyte.gz": "md5:8d4fb7e6c68d591d4c3dfef9ec88bf0d",
+            "train-labels-idx1-ubyte.gz": "md5:25c81989df183df01b3e8a0aad5dffbe",
+            "t10k-images-idx3-ubyte.gz": "md5:bef4ecab320f06d8554ea6380940ec79",
+            "t10k-labels-idx1-ubyte.gz": "md5:bb300cfdad3c16e7a12a480ee83cd310",
+        },
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What `check` found of one file: ``sound`` is None where there is nothing to compare with."""
+
+    file: str
+    path: Path | None
+    sound: bool | None
+    says: str
+
+
+def data_root(data_dir: str | Path | None = None) -> Path:
+    """The data directory: the one given, the one in ``MINADV_DATA``, or the user's cache."""
+    if data_dir is not None:
+        return Path(data_dir).expanduser()
+    if os.environ.get(VARIABLE):
+        return Path(os.environ[VARIABLE]).expanduser()
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "minadv"
+
+
+def find(name: str, data_dir: str | Path | None = None) -> Path:
+    """The folder with all files of the data; downloads them first if no ``data_dir`` is given and they are missing."""
+    expect_choice("name", name, REMOTES)
+    root = data_root(data_dir)
+    for folder in (root, root / name):
+        if not _missing(name, folder):
+            return folder
+    if data_dir is None:
+        return get(name)
+    if not root.is_dir():
+        raise DataError(f"the data directory {root} does not exist")
+    folder = min(root, root / name, key=lambda folder: len(_missing(name, folder)))
+    lacks = ", ".join(_missing(name, folder))
+    raise DataError(f"{folder} lacks {lacks}, expected there for {name}, compressed or not")
+
+
+def get(name: str, data_dir: str | Path | None = None) -> Path:
+    """Download what is missing of the data into the folder of its name, and return that folder."""
+    expect_choice("name", name, REMOTES)
+    folder = data_root(data_dir) / name
+    for file in _missing(name, folder):
+        _download(name, file, folder)
+    return folder
+
+
+def locate(folder: Path, file: str) -> Path | None:
+    """A file under one of its usual names, compressed or not, ``-idx3-`` or ``.idx3-``; None if the folder lacks it."""
+    for base in (file.removesuffix(".gz"), file.removesuffix(".gz").replace("-idx", ".idx")):
+        for path in (folder / base, folder / f"{base}.gz"):
+            if path.is_file():
+                return path
+    return None
+
+
+def check(name: str, data_dir: str | Path | None = None) -> list[Checked]:
+    """Hold every file of the data to its checksum, file by file; downloads nothing."""
+    expect_choice("name", name, REMOTES)
+    root = data_root(data_dir)
+    folder = min(root / name, root, key=lambda folder: len(_missing(name, folder)))
+    found = []
+    for file, checksum in REMOTES[name].files.items():
+        path = locate(folder, file)
+        if path is None:
+            found.append(Checked(file, None, False, f"missing from {folder}"))
+        elif path.suffix != ".gz":
+            found.append(Checked(file, path, None, "not compressed: checksums are those of the compressed files"))
+        else:
+            kind, expected = checksum.split(":")
+            given = hashlib.new(kind, path.read_bytes(), usedforsecurity=False).hexdigest()
+            says = f"{kind} as published" if given == expected else f"{kind} is {given}, expected {expected}"
+            found.append(Checked(file, path, given == expected, says))
+    return found
+
+
+def _missing(name: str, folder: Path) -> list[str]:
+    return [file for file in REMOTES[name].files if locate(folder, file) is None]
+
+
+def _download(name: str, file: str, folder: Path) -> None:
+    """One file, from the first mirror that gives the right bytes."""
+    remote, reasons = REMOTES[name], []
+    for mirror in remote.mirrors:
+        try:
+            _retrieve(mirror + file, remote.files[file], folder / file)
+            return
+        except (OSError, ValueError) as error:  # no network, no such file, no room; a wrong checksum
+            reasons.append(f"{mirror.split('/')[2]}: {_brief(error)}")
+    raise DataError(
+        f"{name} is not in {folder} and cannot be downloaded ({'; '.join(reasons)}): name the folder of its files with "
+        f"--data-dir, or set {VARIABLE} to a folder that holds them in {name}/, or download {', '.join(remote.files)} "
+        f"from {remote.mirrors[0]} by hand into {folder}"
+    )
+
+
+def _retrieve(url: str, checksum: str, path: Path) -> None:
+    """Download one file to a path; raises OSError or ValueError."""
+    pooch = _pooch()
+    pooch.get_logger().setLevel("ERROR")
+    pooch.retrieve(url, checksum, fname=path.name, path=path.parent, progressbar=sys.stderr.isatty())
+
+
+def _pooch() -> Any:
+    try:
+        import pooch
+    except ImportError as error:
+        raise ImportError("downloads need pooch: pip install minadv[experiments]") from error
+    return pooch
+
+
+def _brief(error: Exception) -> str:
+    """An error in a few words: those of its innermost cause, which for a network is the only telling one."""
+    while error.__cause__ is not None or error.__context__ is not None:
+        inner = error.__cause__ or error.__context__
+        if not isinstance(inner, Exception):
+            break
+        error = inner
+    said = getattr(error, "strerror", None) or str(error)
+    return said.strip().splitlines()[0][:100] if said.strip() else type(error).__name__

@@ -1,0 +1,89 @@
+r"""Files that are whole or not there, and JSON files that know when they have been changed.
+
+`write_whole` writes under a temporary name, flushes to the disk, and renames: whoever opens the name sees the old bytes
+or the new ones, never a part, whatever moment the power fails. `seal` puts the SHA-256 of a JSON text at its head.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+_SEALED = re.compile(rb'\{"sha256": "([0-9a-f]{64})",\n"content": (.*)\}\n', re.DOTALL)
+
+
+class SealError(ValueError):
+    """A sealed file is missing, damaged or foreign."""
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file so that it never stands there in part; on any error the old file stays and the temporary goes.
+
+    The new name itself is on the disk only after `flush_directory`.
+    """
+    temporary = temporary_name(path)
+    try:
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:  # an interrupt from the keyboard too
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def temporary_name(path: Path) -> Path:
+    """Where `write_whole` writes first: always the same name, so that what a kill leaves behind is overwritten."""
+    return path.with_name(f".{path.name}.tmp")
+
+
+def flush_directory(folder: Path) -> None:
+    """Make the names in a folder, new and removed, reach the disk."""
+    if os.name == "nt":  # a folder cannot be opened there
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def seal(content: dict[str, Any]) -> bytes:
+    """A JSON text, ``{"sha256": ..., "content": ...}``, whose checksum is that of the bytes of its content.
+
+    NumPy's numbers become Python's. Raises TypeError for what JSON cannot hold.
+    """
+    body = json.dumps(content, sort_keys=True, indent=1, default=plain).encode()
+    return b'{"sha256": "%s",\n"content": %s}\n' % (hashlib.sha256(body).hexdigest().encode(), body)
+
+
+def unseal(path: Path) -> dict[str, Any]:
+    """The content of a sealed file, if every byte of it is as it was written; raises SealError if not."""
+    try:
+        text = path.read_bytes()
+    except OSError as error:
+        raise SealError(f"cannot read {path}: {error.strerror}") from error
+    match = _SEALED.fullmatch(text)
+    if match is None:
+        raise SealError(f"{path} is truncated or was not written by minadv ({len(text)} bytes)")
+    digest, body = match[1].decode(), match[2]
+    if hashlib.sha256(body).hexdigest() != digest:
+        raise SealError(f"{path} is damaged: its content does not have the SHA-256 at its head")
+    content: dict[str, Any] = json.loads(body)
+    return content
+
+
+def plain(value: object) -> Any:
+    """NumPy's scalars, and paths, as JSON can hold them: the ``default`` of json.dumps."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, Path):
+        return str(value)
+    raise TypeError(f"JSON cannot hold {value!r}, a {type(value).__name__}")

@@ -1,0 +1,226 @@
+r"""The training loop: a step, an evaluation now and then, a checkpoint now and then, and nothing else.
+
+Everything that decides the future is one value, `State`; a checkpoint is that value on disk. Data order and random
+numbers are functions of the step, so they need no saving: a run that is killed at any moment and resumed ends in the
+same bits as one that was not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from minadv.backend import same_place, to_host
+from minadv.training import checkpoints, log
+from minadv.training.clip import Clip
+from minadv.training.ema import EMA
+from minadv.training.optimizers import ASGD, Adam, Optimizer
+from minadv.training.progress import Progress
+from minadv.training.schedules import Constant, Schedule
+from minadv.training.task import Task
+from minadv.trees import leaves, tree_map
+
+
+LOG = "log.jsonl"
+
+
+class TrainingError(RuntimeError):
+    """Training cannot go on: a number is not finite. The message names the step, the leaf and the last checkpoint."""
+
+
+class Interrupted(Exception):
+    """Training was interrupted from the keyboard after saving; the message says how to resume."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How to train, whatever the task. Schedules are functions of the epoch; counts are steps unless they say else."""
+
+    steps: int
+    optimizer: Any = field(default_factory=lambda: Adam(1e-3))
+    clip: Clip | None = field(default_factory=lambda: Clip(1.0))
+    lr_schedule: Schedule = field(default_factory=Constant)
+    weight: float = 1.0  # of the regularizer
+    weight_schedule: Schedule = field(default_factory=Constant)
+    ema: EMA | None = None  # evaluate with averaged weights
+    eval_every: int | None = None  # default: an epoch
+    checkpoint_every: int | None = None  # default: as often as evaluations
+    keep: int = 3  # checkpoints
+    monitor: str = "error"  # the validation metric that chooses the best weights
+    patience: int | None = None  # stop after so many evaluations without a better one
+
+    def __post_init__(self) -> None:
+        for name, least in (("steps", 1), ("eval_every", 1), ("checkpoint_every", 1), ("keep", 1), ("patience", 1)):
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise ValueError(f"{name} is {value}, expected at least {least}")
+
+
+@dataclass(frozen=True)
+class State:
+    """Everything that decides the future of a run."""
+
+    step: int
+    params: Any
+    optimizer: Any
+    ema: Any
+    carry: Any
+    best: Any  # the parameters of the best evaluation
+    best_score: float
+    best_step: int
+    stale: int  # evaluations since the best
+    tally: tuple[float, float, int]  # sums of NLL and regularizer since the last evaluation, and their number
+
+
+def start(task: Task, recipe: Recipe) -> State:
+    """The state before the first step."""
+    params = task.init()
+    optimizer: Optimizer = recipe.optimizer
+    ema = None if recipe.ema is None else recipe.ema.init(params)
+    return State(0, params, optimizer.init(params), ema, task.first_carry(), params, math.inf, 0, 0, (0.0, 0.0, 0))
+
+
+def advance(task: Task, recipe: Recipe, state: State) -> tuple[State, dict[str, float]]:
+    """One step: gradients, clip, update, average. Returns the new state and what to show."""
+    epoch = state.step / task.per_epoch
+    weight = recipe.weight * recipe.weight_schedule(epoch)
+    term, carry = task.term(state.params, state.step, weight=weight, carry=state.carry)
+    nll, value = float(term.nll.mean()) if term.nll is not None else 0.0, float(term.value.mean())
+    grads = term.grads
+    if recipe.clip is not None:
+        grads, norm = recipe.clip(grads)
+        if not math.isfinite(float(norm)):
+            raise _not_finite(state.step, "the gradient", grads)
+    if not math.isfinite(nll + value):
+        raise _not_finite(state.step, "the loss", grads)
+    params, optimizer = recipe.optimizer.step(
+        state.params, grads, state.optimizer, lr_scale=recipe.lr_schedule(epoch)
+    )
+    ema = state.ema if recipe.ema is None else recipe.ema.update(state.ema, params)
+    sums = (state.tally[0] + nll, state.tally[1] + value, state.tally[2] + 1)
+    new = replace(
+        state, step=state.step + 1, params=params, optimizer=optimizer, ema=ema, carry=carry, tally=sums
+    )
+    return new, {"loss": nll, "regularizer": value}
+
+
+def evaluation(task: Task, recipe: Recipe, state: State) -> tuple[State, dict[str, Any]]:
+    """Evaluate on the validation data, remember the best weights, tell the optimizer; returns a record for the log."""
+    params = weights(recipe, state)
+    metrics = task.evaluate(params, "valid")
+    score = float(metrics[recipe.monitor])
+    if not math.isfinite(score):
+        raise _not_finite(state.step, f"the validation {recipe.monitor}", params)
+    better = score < state.best_score
+    optimizer = state.optimizer
+    if isinstance(recipe.optimizer, ASGD):
+        optimizer = recipe.optimizer.observe(optimizer, float(metrics["loss"]))
+    nll, value, n = state.tally
+    record = {
+        "kind": "evaluation",
+        "step": state.step,
+        "epoch": state.step / task.per_epoch,
+        "time": log.now(),
+        "train_loss": nll / n if n else None,
+        "regularizer": value / n if n else None,
+        **{f"valid_{name}": value for name, value in metrics.items()},
+    }
+    new = replace(
+        state,
+        optimizer=optimizer,
+        best=params if better else state.best,
+        best_score=score if better else state.best_score,
+        best_step=state.step if better else state.best_step,
+        stale=0 if better else state.stale + 1,
+        tally=(0.0, 0.0, 0),
+    )
+    return new, record
+
+
+def weights(recipe: Recipe, state: State) -> Any:
+    """The weights to evaluate with: averaged ones where the recipe has them."""
+    if recipe.ema is not None:
+        return state.ema.average
+    if isinstance(recipe.optimizer, ASGD):
+        return state.optimizer.average
+    return state.params
+
+
+def train(
+    task: Task,
+    recipe: Recipe,
+    run: Path | None = None,
+    *,
+    title: str = "",
+    on_evaluation: Callable[[dict[str, Any]], None] | None = None,
+) -> tuple[State, list[dict[str, Any]]]:
+    """Train to the end, from the newest checkpoint of ``run`` if it has one; returns the last state and the records.
+
+    Without ``run`` nothing is written. Raises TrainingError where a number is not finite, Interrupted on Ctrl-C, after
+    saving.
+    """
+    state = start(task, recipe)
+    records: list[dict[str, Any]] = []
+    saved = checkpoints.latest(run) if run is not None else None
+    if saved is not None and run is not None:
+        restored, _ = checkpoints.load(saved, like=state)
+        state = _to_place_of(restored, state)
+        records = [r for r in log.rewind(run / LOG, state.step) if r["kind"] == "evaluation"]
+    elif run is not None:
+        log.rewind(run / LOG, 0)
+    eval_every = recipe.eval_every or task.per_epoch
+    save_every = recipe.checkpoint_every or eval_every
+
+    try:
+        each = task.units_per_step
+        with Progress(recipe.steps * each, unit=task.unit, done=state.step * each, title=title) as bar:
+            while state.step < recipe.steps and not _exhausted(recipe, state):
+                new, shown = advance(task, recipe, state)
+                last = new.step == recipe.steps
+                if new.step % eval_every == 0 or last:
+                    new, record = evaluation(task, recipe, new)
+                    shown = {**shown, f"valid {recipe.monitor}": record[f"valid_{recipe.monitor}"]}
+                    records.append(record)
+                    if run is not None:
+                        log.append(run / LOG, record)
+                    if on_evaluation is not None:
+                        on_evaluation(record)
+                state = new
+                bar.advance(each, **shown)
+                if run is not None and (state.step % save_every == 0 or last or _exhausted(recipe, state)):
+                    checkpoints.save(run, state.step, state, {"monitor": recipe.monitor}, keep=recipe.keep)
+    except TrainingError as error:
+        good = checkpoints.latest(run) if run is not None else None
+        raise TrainingError(f"{error}; the last good checkpoint is {good or 'none'}") from error
+    except KeyboardInterrupt:
+        if run is None:
+            raise
+        checkpoints.save(run, state.step, state, {"monitor": recipe.monitor}, keep=recipe.keep)
+        raise Interrupted(f"stopped at step {state.step} and saved; go on with: minadv train --resume {run}") from None
+    return state, records
+
+
+def finished(recipe: Recipe, state: State) -> bool:
+    """Whether there is nothing left to do."""
+    return state.step >= recipe.steps or _exhausted(recipe, state)
+
+
+def _exhausted(recipe: Recipe, state: State) -> bool:
+    return recipe.patience is not None and state.stale >= recipe.patience
+
+
+def _not_finite(step: int, what: str, tree: Any) -> TrainingError:
+    """The error for a number that is not finite, with the leaves where it stands."""
+    bad = [name for name, a in leaves(tree) if hasattr(a, "dtype") and not np.isfinite(to_host(a)).all()]
+    where = f" ({', '.join(bad)})" if bad else ""
+    return TrainingError(f"{what} is not finite at step {step}{where}")
+
+
+def _to_place_of(tree: Any, like: Any) -> Any:
+    """Host arrays from a checkpoint, moved to where the fresh state's arrays are."""
+    return tree_map(lambda a, b: same_place(a, b) if hasattr(a, "dtype") else a, tree, like)

@@ -1,0 +1,78 @@
+r"""The progress bar: loss, regularizer, accuracy, rate and time left on one line; silent when nobody watches."""
+
+from __future__ import annotations
+
+import sys
+from types import TracebackType
+from typing import Any, TextIO
+
+
+class Progress:
+    """A thin cover over tqdm that shows nothing if its stream is not a terminal or tqdm is not installed.
+
+        with Progress(total=steps * batch, unit="image", done=start * batch) as progress:
+            progress.advance(batch, loss=0.71, regularizer=0.02, accuracy=0.88)
+
+    ``done`` is what earlier runs did: it counts for the bar, not for the rate. Values keep their place until they are
+    given again; the rate and the time left are the bar's own.
+    """
+
+    def __init__(
+        self,
+        total: int,
+        *,
+        unit: str = "image",
+        done: int = 0,
+        title: str = "",
+        stream: TextIO | None = None,
+    ) -> None:
+        self._shown: dict[str, str] = {}
+        self._bar: Any = None
+        stream = sys.stderr if stream is None else stream
+        if not stream.isatty():
+            return
+        try:
+            from tqdm import tqdm
+        except ImportError:
+            return
+        self._bar = tqdm(
+            total=total,
+            initial=done,
+            unit=f" {unit}",
+            unit_scale=True,
+            desc=title or None,
+            file=stream,
+            dynamic_ncols=True,
+            mininterval=0.2,
+        )
+
+    @property
+    def silent(self) -> bool:
+        """Whether nothing is shown; values that are costly to make need not be made then."""
+        return self._bar is None
+
+    def advance(self, n: int, **values: float | str | None) -> None:
+        """Move the bar on by n, and show the values; None leaves one out."""
+        if self._bar is None:
+            return
+        self._shown.update({name: _text(value) for name, value in values.items() if value is not None})
+        self._bar.set_postfix_str(", ".join(f"{name} {text}" for name, text in self._shown.items()), refresh=False)
+        self._bar.update(n)
+
+    def say(self, text: str) -> None:
+        """Print a line above the bar; nothing if silent."""
+        if self._bar is not None:
+            self._bar.write(text, file=self._bar.fp)
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+
+def _text(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:.4g}"

@@ -1,0 +1,86 @@
+r"""Schedules: factors of the learning rate or of a regularizer's weight, as functions of the epoch or the step.
+
+A schedule is any function of one number; those here are frozen dataclasses, so that a configuration can hold and print
+them. The epoch may be a fraction, for schedules that move within it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+Schedule: TypeAlias = Callable[[float], float]
+
+
+@dataclass(frozen=True)
+class Constant:
+    """The same value always."""
+
+    value: float = 1.0
+
+    def __call__(self, at: float) -> float:
+        return self.value
+
+
+@dataclass(frozen=True)
+class RampUp:
+    r"""The weight of a regularizer over the first ``length`` epochs (Laine and Aila, 2017).
+
+    .. math:: w(e) = \exp(-5 (1 - e/length)^2) \text{ before } length, \quad 1 \text{ from there on}
+
+    It begins at :math:`e^{-5} = 0.0067`. A ``length`` of 0 is no ramp.
+    """
+
+    length: float = 50.0
+
+    def __post_init__(self) -> None:
+        _expect(self.length >= 0, "length", self.length, "zero or a positive number of epochs")
+
+    def __call__(self, epoch: float) -> float:
+        if epoch >= self.length:
+            return 1.0
+        return math.exp(-5 * (1 - epoch / self.length) ** 2)
+
+
+@dataclass(frozen=True)
+class RampDown:
+    r"""The learning rate over the last ``length`` of ``epochs`` epochs.
+
+    .. math:: w(e) = \exp\left(-12.5 \left(\frac{e - (epochs - length)}{length}\right)^2\right), \quad 1 \text{ before}
+
+    With the paper's 250 and 50 this is :math:`\exp(-(0.5 (e - 200))^2 / 50)`; written with ``length`` it keeps its
+    shape in shorter runs, and ends at :math:`e^{-12.5}` in all of them. A ``length`` of 0 is no ramp.
+    """
+
+    epochs: float = 250.0
+    length: float = 50.0
+
+    def __post_init__(self) -> None:
+        _expect(self.epochs > 0, "epochs", self.epochs, "a positive number of epochs")
+        _expect(0 <= self.length <= self.epochs, "length", self.length, f"between 0 and epochs = {self.epochs}")
+
+    def __call__(self, epoch: float) -> float:
+        into = epoch - (self.epochs - self.length)
+        if into <= 0 or self.length == 0:
+            return 1.0
+        return math.exp(-12.5 * (into / self.length) ** 2)
+
+
+@dataclass(frozen=True)
+class ExponentialDecay:
+    r"""A fixed factor a step: :math:`w(n) = rate^n`, as 0.9998 for the text classifier of the paper."""
+
+    rate: float
+
+    def __post_init__(self) -> None:
+        _expect(0 < self.rate <= 1, "rate", self.rate, "a number in (0, 1]")
+
+    def __call__(self, step: float) -> float:
+        return math.pow(self.rate, step)
+
+
+def _expect(holds: bool, name: str, value: float, expected: str) -> None:
+    if not holds:
+        raise ValueError(f"{name} is {value}, expected {expected}")

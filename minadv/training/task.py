@@ -1,0 +1,139 @@
+r"""What the training loop asks of a task, and the task of classifying sequences.
+
+A task knows its model, its data and its regularizer. The loop knows none of them: it asks for the gradients of a step
+and for an evaluation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from minadv.adversary import find_adversary
+from minadv.backend import Array, namespace, same_place, to_host
+from minadv.data.batches import Batches, in_order, take
+from minadv.data.images import Images, Split
+from minadv.models.classifier import Batch, Classifier
+from minadv.regularizers import Plain, Regularizer, Term
+from minadv.training.streams import stream
+from minadv.trees import tree_map
+
+
+class Task(Protocol):
+    """The protocol."""
+
+    @property
+    def per_epoch(self) -> int:
+        """Steps in an epoch."""
+        ...
+
+    @property
+    def unit(self) -> str:
+        """What is counted: "image", "word"."""
+        ...
+
+    def init(self) -> Any:
+        """Initial parameters, on the task's device."""
+        ...
+
+    @property
+    def units_per_step(self) -> int:
+        """How many of them a step sees."""
+        ...
+
+    def first_carry(self) -> Any:
+        """What the first step is handed: a state that is carried from batch to batch, or None."""
+        ...
+
+    def term(self, params: Any, step: int, *, weight: float, carry: Any) -> tuple[Term, Any]:
+        """The loss of a step, and what it hands to the next step."""
+        ...
+
+    def evaluate(self, params: Any, part: str) -> dict[str, Any]:
+        """Metrics on ``"valid"`` or ``"test"``; smaller is better for all."""
+        ...
+
+
+@dataclass(frozen=True)
+class Classify:
+    """Classification of sequences, a batch at a time, every epoch in an order of its own.
+
+    Random streams are keyed by (seed, name, step): a step's masks do not depend on what was drawn before.
+    ``track`` (options of `find_adversary`) adds the mean adversarial mask over the first ``track_examples`` test
+    examples to each evaluation.
+    """
+
+    model: Classifier
+    data: Images  # of sequences (N, T, I)
+    regularizer: Regularizer = field(default_factory=Plain)
+    batch_size: int = 100
+    seed: int = 0
+    track: Mapping[str, Any] | None = None
+    track_examples: int = 500
+
+    @property
+    def per_epoch(self) -> int:
+        return self._batches.per_epoch
+
+    @property
+    def unit(self) -> str:
+        return "image"
+
+    @property
+    def units_per_step(self) -> int:
+        return self.batch_size
+
+    def first_carry(self) -> None:
+        return None
+
+    @property
+    def _batches(self) -> Batches:
+        return Batches(len(self.data.train), self.batch_size, self.seed)
+
+    def init(self) -> Any:
+        params = self.model.init(stream(self.seed, "init"), dtype=self.data.train.x.dtype)
+        return tree_map(lambda a: same_place(a, self.data.train.x), params)
+
+    def term(self, params: Any, step: int, *, weight: float, carry: Any) -> tuple[Term, None]:
+        x, y = take(self.data.train, self._batches.rows(step))
+        batch = Batch(x, y)
+        rng = stream(self.seed, "masks", step)
+        return self.regularizer(self.model, params, batch, rng=rng, weight=weight, likelihood=1.0), None
+
+    def evaluate(self, params: Any, part: str) -> dict[str, Any]:
+        split: Split = getattr(self.data, part)
+        metrics: dict[str, Any] = evaluate(self.model, params, split)
+        if self.track is not None:
+            metrics["mean_mask"] = mean_adversarial_mask(
+                self.model, params, self.data.test, rng=stream(self.seed, "track"), n=self.track_examples, **self.track
+            )
+        return metrics
+
+
+def evaluate(model: Classifier, params: Any, split: Split, *, batch_size: int = 500) -> dict[str, Any]:
+    """Mean NLL and error in per cent, of the full network."""
+    nll = wrong = 0.0
+    for rows in in_order(len(split), batch_size):
+        x, y = take(split, rows)
+        features, _, _ = model.body(params, Batch(x, y), masks={}, noise=None)
+        result = model.head(params, features, y)
+        nll += float(result.nll.sum())
+        wrong += float((model.logits(params, features)[-1].argmax(axis=-1) != y).sum())
+    return {"loss": nll / len(split), "error": 100 * wrong / len(split)}
+
+
+def mean_adversarial_mask(
+    model: Classifier, params: Any, split: Split, *, rng: np.random.Generator, n: int, **search: Any
+) -> dict[str, list[float]]:
+    """The share of the first ``n`` examples whose adversarial mask keeps each unit, by site."""
+    total: dict[str, Array] = {}
+    n = min(n, len(split))
+    for rows in in_order(n, 250):
+        x, y = take(split, rows)
+        trace = find_adversary(model, params, Batch(x, y), rng=rng, **search)
+        for name, eps in trace.eps.items():
+            total[name] = total.get(name, 0) + namespace(eps).sum(eps, axis=0)
+    return {name: [float(v) for v in to_host(sums / n)] for name, sums in total.items()}

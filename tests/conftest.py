@@ -1,0 +1,65 @@
+"""One switch for the whole suite: `--backend=numpy|cupy`; every test takes its array module from the fixture `xp`.
+
+The Hypothesis profile is chosen by the environment variable HYPOTHESIS_PROFILE: `quick` (the default), `deep`, `one` (a
+single example a property, for CuPy), or `mutants` (a failure is all that is asked, so it is not made smaller).
+"""
+
+import os
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import Phase, settings
+
+from minadv.backend import BackendError, Device, choose_device, to_device
+
+settings.register_profile("quick", max_examples=20, deadline=None, derandomize=bool(os.environ.get("CI")))
+settings.register_profile("deep", max_examples=500, deadline=None)
+settings.register_profile("one", max_examples=1, deadline=None, derandomize=True)
+settings.register_profile("mutants", settings.get_profile("quick"), derandomize=True, phases=[Phase.generate])
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
+
+DEVICE = pytest.StashKey[Device]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--backend", choices=("numpy", "cupy"), default="numpy", help="array module of every test")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Try the device once, before anything is collected: a suite asked to run on CuPy never runs on something else."""
+    try:
+        config.stash[DEVICE] = choose_device("gpu" if config.getoption("backend") == "cupy" else "cpu")
+    except BackendError as error:
+        raise pytest.UsageError(f"--backend=cupy: {error}") from error
+    if config.getoption("backend") == "cupy":  # a kernel compiler may leave its files to the garbage collector
+        config.addinivalue_line("filterwarnings", "ignore::ResourceWarning")
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return f"backend: {config.stash[DEVICE].why}"
+
+
+@pytest.fixture(scope="session")
+def device(request: pytest.FixtureRequest) -> Device:
+    return request.config.stash[DEVICE]
+
+
+@pytest.fixture(scope="session")
+def xp(device: Device) -> Any:
+    """The array module under test."""
+    return device.xp
+
+
+@pytest.fixture(scope="session")
+def put(device: Device) -> Callable[[Any], Any]:
+    """Moves a tree of host arrays to the backend under test."""
+    return lambda tree: to_device(tree, device)
+
+
+@pytest.fixture
+def rng(request: pytest.FixtureRequest) -> np.random.Generator:
+    """A generator of the test's own, the same in every run. A Hypothesis test draws a seed instead."""
+    return np.random.default_rng(zlib.crc32(request.node.nodeid.encode()))

@@ -1,0 +1,149 @@
+"""One-line mistakes that the suite must notice, and a runner that plants one in a copy of the package.
+
+python -m tests.mutants            # all of them, with what caught each
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+CELLS, ZEROS, HHAT = "gradients/test_cells.py", "gradients/test_zeros.py", "gradients/test_hhat.py"
+LAYERS, DISTANCES, FORWARD = "gradients/test_layers.py", "gradients/test_distances.py", "test_cells.py"
+TESTS_FAILED, WRONG_PACKAGE = 1, 99  # exit codes: pytest's, and ours if it would have tested something else
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """In `minadv/<file>` the text `old`, which stands there once, becomes `new`; `caught_by` is a file of tests."""
+
+    file: str
+    name: str
+    old: str
+    new: str
+    caught_by: str
+
+
+TABLE = {
+    "rnn.py": [
+        ("mask lost on the way back", "xp.multiply(dhhat[t - 1], m, out=dh_t)", "dh_t[...] = dhhat[t - 1]", CELLS),
+        ("mask gradient by the wrong state", "dm += dhhat[t - 1] * h[t - 1]", "dm += dhhat[t - 1] * h[t]", HHAT),
+        ("weights one step late", "hhat = h[:-1] if m is None", "hhat = h[1:] if m is None", CELLS),
+        ("padding has a gradient", "dh_t -= carried", "pass", ZEROS),
+    ],
+    "lstm.py": [
+        ("mask gradient overwritten", "dm += dhhat", "dm = dhhat", CELLS),
+        (
+            "mask applied to the state itself",
+            "xp.multiply(h[t - 1], m, out=hhat)",
+            "xp.multiply(h[t - 1], m, out=h[t - 1]); hhat = h[t - 1]",
+            FORWARD,
+        ),
+        ("later steps forgotten", "dh_t += dh[t - 1]", "dh_t = dh[t - 1].copy()", CELLS),
+        (
+            "last cell's gradient ignored",
+            "if dstate is None else dstate.c.copy()",
+            "if True else dstate.c.copy()",
+            CELLS,
+        ),
+        (
+            "cell of the wrong step",
+            "cache.a[t - 1], c[t - 1], cache.tanh_c",
+            "cache.a[t - 1], c[t], cache.tanh_c",
+            CELLS,
+        ),
+        ("padding changes the cell", "c[t] = xp.where(valid[t - 1, :, None], c[t], c[t - 1])", "pass", FORWARD),
+        ("cell gradient lost over padding", "dc_t += carried_c", "pass", CELLS),
+    ],
+    "gru.py": [
+        (
+            "weights of the unmasked state",
+            "hhat = h[:-1] if m is None else xp.multiply(h[:-1], m",
+            "hhat = h[:-1] if m is None else xp.multiply(h[:-1], 1",
+            CELLS,
+        ),
+        ("gradient lost over padding", "dh_t += carried", "pass", CELLS),
+        ("reset gate before the bias", "bn=flat_dq[:, 2 * H :].sum(axis=0)", "bn=flat_n.sum(axis=0)", CELLS),
+        ("leak overwrites", "dh_t += dleak", "dh_t[...] = dleak", CELLS),
+        ("masked leak not in the masked copy", "dhhat[t - 1] += dleak", "pass", CELLS),
+    ],
+    "gates.py": [
+        ("no slope of tanh", "xp.multiply(dz, dh, out=dz)", "dz[...] = dh", CELLS),
+        ("wrong gate", "di *= dc * g", "di *= dc * i", CELLS),
+        ("cell gradient overwritten", "dc += through_h", "dc[...] = through_h", CELLS),
+        ("cell does not forget", "dc *= f", "pass", CELLS),
+        (
+            "slope of the wrong activation",
+            "xp.add(a, 2 * half - 1, out=out)",
+            "xp.add(a, 0 * half, out=out)",
+            "test_gates.py",
+        ),
+        ("update gate the wrong way round", "dn *= 1 - z", "dn *= z", CELLS),
+    ],
+    "layers.py": [
+        (
+            "repeated tokens overwrite",
+            "dE[ordered[starts]] = xp.add.reduceat(dy.reshape(-1, E.shape[1])[order], starts, axis=0)",
+            "dE[flat] = dy.reshape(-1, E.shape[1])",
+            "test_layers.py",
+        ),
+        ("target forgotten", "dlogits[rows, columns] -= 1", "pass", LAYERS),
+        ("slope at the kink", "xp.where(x > 0, dy, 0)", "xp.where(x >= 0, dy, 0)", LAYERS),
+    ],
+    "distances.py": [
+        ("half of js lost", "_through_softmax(p1, 0.5 * log_ratio1)", "_through_softmax(p1, log_ratio1)", DISTANCES),
+        ("sign of the second argument", "_through_softmax(p1, -2 * gap)", "_through_softmax(p1, 2 * gap)", DISTANCES),
+        ("mean of the scores forgotten", "p * (s - (p * s).sum(axis=-1, keepdims=True))", "p * s", DISTANCES),
+    ],
+    "gradcheck.py": [
+        ("a lenient checker", "error <= tol * max(", "error <= 1e4 * tol * max(", "test_gradcheck.py"),
+    ],
+    "workspace.py": [
+        ("stale caches pass", "slot.ticket += 1", "slot.ticket += 0", "test_workspace.py"),
+    ],
+}
+MUTANTS = [Mutant(file, *row) for file, rows in TABLE.items() for row in rows]
+
+CHECKED_PYTEST = f"""
+import pathlib, sys
+import minadv, pytest
+found = pathlib.Path(minadv.__file__).parents[1]
+sys.exit(pytest.main(sys.argv[1:]) if found == pathlib.Path.cwd() else {WRONG_PACKAGE})
+"""
+
+
+def run(mutant: Mutant | None, files: list[str]) -> subprocess.CompletedProcess[str]:
+    """Run these files of tests against a copy of the package, with the mutant planted in it if there is one."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder).resolve()
+        for part in ("minadv", "tests"):
+            shutil.copytree(ROOT / part, copy / part, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copy(ROOT / "pyproject.toml", copy)
+        if mutant is not None:
+            source = copy / "minadv" / mutant.file
+            text = source.read_text()
+            assert text.count(mutant.old) == 1, (
+                f"{mutant.file} has {mutant.old!r} {text.count(mutant.old)} times, not once"
+            )
+            source.write_text(text.replace(mutant.old, mutant.new))
+        environment = {k: v for k, v in os.environ.items() if k != "PYTEST_ADDOPTS"}
+        environment |= {"PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1", "HYPOTHESIS_PROFILE": "mutants"}
+        options = ["-x", "-q", "-p", "no:cacheprovider", *(f"tests/{file}" for file in files)]
+        return subprocess.run(
+            [sys.executable, "-c", CHECKED_PYTEST, *options], cwd=copy, env=environment, capture_output=True, text=True
+        )
+
+
+def main() -> None:
+    for mutant in MUTANTS:
+        result = run(mutant, [mutant.caught_by])
+        failed = [line for line in result.stdout.splitlines() if line.startswith("FAILED")]
+        print(f"{mutant.name}: {failed[0] if result.returncode == TESTS_FAILED else f'SURVIVED ({result.returncode})'}")
+
+
+if __name__ == "__main__":
+    main()

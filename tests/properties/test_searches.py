@@ -1,0 +1,90 @@
+"""How the four searches compare, on random small networks: nothing beats the exact one."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from minadv import bounds, masks
+from minadv.adversary import find_adversary
+from minadv.backend import to_host
+from tests.cells import seeds
+from tests.networks import network
+
+CHEAP = [
+    {"search": "greedy", "adv_steps": 1},
+    {"search": "greedy", "adv_steps": 2},
+    {"search": "reselect", "adv_steps": 1},
+    {"search": "reselect", "adv_steps": 2, "swaps": 2},
+    {"search": "random", "tries": 4},
+]
+
+
+@st.composite
+def settings(draw):
+    """A network and how it is attacked; a random base mask or the full network."""
+    rng = draw(seeds)
+    H = draw(st.integers(3, 5))
+    size = {"H": H, "T": draw(st.integers(2, 4)), "B": 4, "size": draw(st.sampled_from([0.5, 1.0, 3.0]))}
+    kind = {
+        "cell": draw(st.sampled_from(["rnn", "lstm", "gru"])),
+        "readout": draw(st.sampled_from(["clean", "masked"])),
+    }
+    eps0 = rng.integers(0, 2, (4, H)).astype(float) if draw(st.booleans()) else None
+    attack = {
+        "budgets": draw(st.integers(2, 3)),
+        "scale": draw(st.sampled_from(["none", "kept"])),
+        "distance": draw(st.sampled_from(["js", "kl", "rkl", "l2", "logit2"])),
+    }
+    return rng, {**size, **kind}, eps0, attack
+
+
+@given(setting=settings())
+def test_nothing_beats_the_exact_search(put, setting):
+    rng, options, eps0, attack = setting
+    net = network(rng, put, **options)
+    eps0 = None if eps0 is None else put(eps0)
+    exact = find_adversary(*net, rng=rng, eps0=eps0, search="exact", **attack)
+    most = to_host(exact.d)
+    for search in CHEAP:
+        trace = find_adversary(*net, rng=rng, eps0=eps0, **search, **attack)
+        visited = np.array([to_host(visit.d) for visit in trace.visits])
+        assert (visited <= most + 1e-12 * (1 + most)).all()
+        assert (to_host(trace.d) == visited.max(axis=0)).all()  # never worse than the best it visited
+        assert int(trace.flips["layer0"].max()) <= attack["budgets"]
+
+
+@given(setting=settings())
+def test_the_exact_search_is_the_maximum_over_the_ball(put, setting):
+    rng, options, _, attack = setting
+    model, params, batch = network(rng, put, **options)
+    trace = find_adversary(model, params, batch, rng=rng, search="exact", **attack)
+    ball = bounds.ball(np.ones(options["H"]), attack["budgets"])
+    logits = bounds.outputs(model, params, batch, ball, scale=attack["scale"])
+    w = np.full(len(ball), 1 / len(ball))
+    chain = bounds.chain(bounds.base_output(model, params, batch), logits, w, distance=attack["distance"])
+    np.testing.assert_allclose(to_host(trace.d), chain.add, rtol=1e-10, atol=1e-14)
+    assert trace.passes.forward == len(ball)
+
+
+@pytest.mark.parametrize("cell", ["rnn", "lstm", "gru"])
+def test_with_a_budget_for_every_unit_the_ball_holds_every_mask(cell, rng, put):
+    model, params, batch = network(rng, put, cell=cell, H=4, B=3)
+    trace = find_adversary(model, params, batch, rng=rng, search="exact", budgets=4)
+    logits = bounds.outputs(model, params, batch, bounds.all_masks(4))
+    chain = bounds.chain(bounds.base_output(model, params, batch), logits, np.full(16, 1 / 16))
+    np.testing.assert_allclose(to_host(trace.d), chain.add, rtol=1e-10)
+
+
+def test_on_average_reselection_is_stronger_than_greed_and_greed_than_chance(put):
+    """Not a theorem: the mean share of the maximum over a few hundred examples, one network for each seed."""
+    shares = {"random": [], "greedy": [], "reselect": []}
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        net = network(rng, put, H=10, B=40, T=5)
+        most = to_host(find_adversary(*net, rng=rng, budgets=2, search="exact").d)
+        for search, found in shares.items():
+            trace = find_adversary(*net, rng=rng, budgets=2, search=search, adv_steps=2)
+            found.append(np.mean(to_host(trace.d) / most))
+            assert int(masks.hamming(trace.eps["layer0"], trace.eps0["layer0"]).max()) <= 2
+    assert np.mean(shares["random"]) < np.mean(shares["greedy"]) < np.mean(shares["reselect"]) <= 1

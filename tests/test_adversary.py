@@ -1,0 +1,201 @@
+"""The search: what it spends, what it returns, and that everything it tells can be run again."""
+
+import math
+
+import numpy as np
+import pytest
+
+from minadv import masks
+from minadv.adversary import find_adversary
+from minadv.backend import to_host
+from minadv.distances import by_name
+from minadv.flip import flip
+from minadv.search import ball_size
+from minadv.trees import tree_map
+from tests.cells import RAGGED
+from tests.compare import assert_close, assert_same_bits
+from tests.networks import Watched, network
+
+EPS0 = np.array([[1.0, 1, 1, 0], [1, 0, 1, 1], [1, 1, 1, 1]])
+
+SEARCHES = {  # options, then the forward and backward passes beside the base pass for H = 4 and a budget of 2
+    "greedy, K=1": ({"search": "greedy"}, 2, 1),
+    "greedy, K=3": ({"search": "greedy", "adv_steps": 3}, 4, 3),
+    "greedy, last": ({"search": "greedy", "adv_steps": 2, "keep": "last"}, 2, 2),
+    "reselect, K=1": ({"search": "reselect"}, 3, 1),
+    "reselect, K=2": ({"search": "reselect", "adv_steps": 2}, 5, 2),
+    "reselect, K=3": ({"search": "reselect", "adv_steps": 3}, 6, 3),
+    "reselect, swaps": ({"search": "reselect", "adv_steps": 2, "swaps": 2}, 5 + 1 + 2 * 2, 3),
+    "exact": ({"search": "exact"}, 11, 0),
+    "random": ({"search": "random", "tries": 5}, 5, 0),
+}
+every_search = pytest.mark.parametrize(("options", "forward", "backward"), SEARCHES.values(), ids=SEARCHES)
+
+
+def distance(net, eps, name="js", scale="none", m0=None):
+    """D of a mask, and its influence map, from the protocol alone."""
+    model, params, batch = net
+    f0, _, _ = model.body(params, batch, masks=m0 or {}, noise=None)
+    m = {site: masks.scale(e, scale) for site, e in eps.items()}
+    f1, _, cache = model.body(params, batch, masks=m, noise=None)
+    comparison = model.compare(params, f0, f1, None, by_name(name))
+    dm = model.body_backward(params, cache, comparison.dfeatures1).masks
+    return comparison.d, {site: masks.scale_backward(e, dm[site], scale) for site, e in eps.items()}
+
+
+@every_search
+@pytest.mark.parametrize("handed_over", [False, True], ids=["", "base handed over"])
+def test_the_passes_are_as_documented_and_as_counted(options, forward, backward, handed_over, rng, put):
+    model, params, batch = network(rng, put)
+    base = model.body(params, batch, masks={}, noise=None)[0] if handed_over else None
+    watched = Watched(model)
+    trace = find_adversary(watched, params, batch, rng=rng, budgets=2, base=base, **options)
+    assert (trace.passes.forward, trace.passes.backward) == (forward, backward)
+    assert len(watched.forward) == forward + (0 if handed_over else 1)
+    assert watched.backward == [{"weights": False}] * backward
+
+
+def test_the_number_of_masks_in_a_ball():
+    assert [ball_size(4, b) for b in range(5)] == [1, 5, 11, 15, 16]
+
+
+@every_search
+@pytest.mark.parametrize("scale", ["none", "kept"])
+@pytest.mark.parametrize("name", ["js", "kl"])
+def test_the_trace_can_be_run_again(options, forward, backward, scale, name, rng, put):
+    net = network(rng, put, valid=RAGGED)
+    trace = find_adversary(*net, rng=rng, budgets=2, scale=scale, distance=name, **options)
+    assert trace.search == options["search"]
+    assert trace.budgets == {"layer0": 2}
+    assert sum(visit.im is not None for visit in trace.visits) == backward
+    for visit in trace.visits:
+        d, im = distance(net, visit.eps, name, scale)
+        assert bool((masks.hamming(visit.eps["layer0"], trace.eps0["layer0"]) <= 2).all())
+        if visit.d is not None:
+            assert_close(visit.d, d)
+        if visit.im is not None:
+            assert_close(visit.im, im)
+    assert_same_bits(trace.flips["layer0"], masks.hamming(trace.eps["layer0"], trace.eps0["layer0"]))
+    if trace.d is not None:
+        assert_close(trace.d, distance(net, trace.eps, name, scale)[0])
+
+
+@every_search
+def test_the_best_mask_visited_is_kept_example_by_example(options, forward, backward, rng, put):
+    trace = find_adversary(*network(rng, put, B=8), rng=rng, budgets=2, **options)
+    if options.get("keep") == "last":
+        assert trace.d is None
+        assert trace.eps is trace.visits[-1].eps
+        return
+    d = np.array([to_host(visit.d) for visit in trace.visits])  # (visits, B)
+    assert_same_bits(trace.d, d.max(axis=0))
+    for b, winner in enumerate(d.argmax(axis=0)):
+        assert_same_bits(trace.eps["layer0"][b], trace.visits[winner].eps["layer0"][b])
+
+
+@every_search
+def test_the_same_seed_finds_the_same_mask(options, forward, backward, rng, put):
+    net = network(rng, put)
+    one, two = (find_adversary(*net, rng=np.random.default_rng(5), budgets=2, **options) for _ in range(2))
+    assert_same_bits((one.eps, one.start, one.d), (two.eps, two.start, two.d))
+
+
+def test_another_seed_starts_elsewhere(rng, put):
+    net = network(rng, put, B=20)
+    one, two = (find_adversary(*net, rng=np.random.default_rng(seed), budgets=2) for seed in (0, 1))
+    assert not np.array_equal(to_host(one.start["layer0"]), to_host(two.start["layer0"]))
+
+
+@every_search
+def test_arguments_are_not_changed(options, forward, backward, rng, put):
+    model, params, batch = network(rng, put)
+    eps0 = put(EPS0)
+    before = tree_map(lambda a: a.copy(), (params, batch, eps0))
+    find_adversary(model, params, batch, rng=rng, budgets=2, eps0=eps0, **options)
+    assert_same_bits((params, batch, eps0), before)
+
+
+@every_search
+@pytest.mark.parametrize("scale", ["none", "kept"])
+def test_any_base_mask(options, forward, backward, scale, rng, put):
+    net = network(rng, put)
+    m0 = {"layer0": masks.scale(put(EPS0), scale)}
+    base = net[0].body(*net[1:], masks=m0, noise=None)[0]
+    runs = [
+        find_adversary(*net, rng=np.random.default_rng(2), budgets=2, eps0=eps0, base=features, scale=scale, **options)
+        for eps0 in (put(EPS0), {"layer0": put(EPS0)})
+        for features in (None, base)
+    ]
+    for trace in runs:
+        assert_same_bits(trace.eps0["layer0"], put(EPS0))
+        assert_same_bits((trace.eps, trace.d), (runs[0].eps, runs[0].d))
+        assert int(trace.flips["layer0"].max()) <= 2
+        if trace.d is not None:
+            assert_close(trace.d, distance(net, trace.eps, scale=scale, m0=m0)[0])
+
+
+def test_greedy_is_the_iterated_flip(rng, put):
+    """Eq. 8: the map at the current mask, then a flip within the cumulative budget."""
+    K, b = 3, 4
+    trace = find_adversary(*network(rng, put, H=8), rng=rng, budgets=b, adv_steps=K)
+    eps, eps0 = trace.start["layer0"], trace.eps0["layer0"]
+    assert to_host(masks.hamming(eps, eps0)).tolist() == [1, 1, 1]
+    for k in range(K):
+        assert_same_bits(trace.visits[k].eps["layer0"], eps)
+        eps = flip(eps, trace.visits[k].im["layer0"], eps0, math.ceil((k + 1) * b / K))
+    assert_same_bits(trace.visits[K].eps["layer0"], eps)
+    assert_same_bits(trace.im, trace.visits[K - 1].im)
+
+
+def test_reselect_is_two_sided_and_then_selects_afresh(rng, put):
+    trace = find_adversary(*network(rng, put, H=8, B=6), rng=rng, budgets=3, search="reselect", adv_steps=3)
+    eps0 = trace.eps0["layer0"]
+    start, up, down, first, second, last = trace.visits
+
+    def top(im):
+        return flip(eps0, im, eps0, 3)
+
+    assert_same_bits(start.eps, trace.start)
+    assert_same_bits(up.eps["layer0"], top(start.im["layer0"]))
+    assert_same_bits(down.eps["layer0"], top(-start.im["layer0"]))
+    better = to_host(up.d) >= to_host(down.d)
+    assert_same_bits(
+        first.eps["layer0"], np.where(better[:, None], to_host(up.eps["layer0"]), to_host(down.eps["layer0"]))
+    )
+    assert_same_bits(second.eps["layer0"], top(first.im["layer0"]))
+    assert_same_bits(last.eps["layer0"], top(second.im["layer0"]))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_swaps_never_make_it_worse_and_move_one_flip_each(seed, put):
+    net = network(np.random.default_rng(seed), put, B=6, H=6)
+
+    def run(swaps):
+        rng = np.random.default_rng(seed)
+        return find_adversary(*net, rng=rng, budgets=2, search="reselect", adv_steps=2, swaps=swaps)
+
+    without, with_swaps = run(0), run(2)
+    assert bool((with_swaps.d >= without.d).all())
+    n = len(without.visits)
+    assert_same_bits([v.eps for v in with_swaps.visits[:n]], [v.eps for v in without.visits])
+    assert_same_bits(with_swaps.visits[n].eps, without.eps)
+    eps = without.eps["layer0"]
+    for visit in with_swaps.visits[n + 1 :]:
+        moved = to_host(masks.hamming(visit.eps["layer0"], eps))
+        flips = to_host(masks.hamming(visit.eps["layer0"], with_swaps.eps0["layer0"]))
+        free = to_host(without.flips["layer0"]) < 2  # an example with a free place may fill it instead
+        assert (flips <= 2).all()
+        assert ((moved == 2) | (free & (moved == 1))).all()
+
+
+def test_the_random_search_spends_its_budget_and_starts_anew_each_try(rng, put):
+    trace = find_adversary(*network(rng, put, B=8), rng=rng, budgets=2, search="random", tries=6)
+    assert {int(n) for visit in trace.visits for n in masks.hamming(visit.eps["layer0"], trace.eps0["layer0"])} == {2}
+    assert len({to_host(visit.eps["layer0"]).tobytes() for visit in trace.visits}) > 1
+
+
+def test_float32_stays_float32(rng, put):
+    model, *rest = network(rng, put)
+    params, batch = tree_map(lambda a: a.astype(np.float32) if a.dtype == np.float64 else a, rest)
+    trace = find_adversary(model, params, batch, rng=rng, budgets=2, search="reselect", adv_steps=2)
+    assert {trace.eps["layer0"].dtype, trace.im["layer0"].dtype, trace.d.dtype} == {np.dtype(np.float32)}

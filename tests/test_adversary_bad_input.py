@@ -1,0 +1,101 @@
+"""Errors before work: what is out of range raises before any pass is run, and says what was expected."""
+
+import numpy as np
+import pytest
+
+from minadv.adversary import find_adversary
+from minadv.regularizers import AdD
+from tests.networks import Untouchable, network
+
+WRONG = {
+    "delta above 1": ({"delta": 1.1}, r"delta is 1\.1, expected a share of the units from 0 to 1"),
+    "delta below 0": ({"delta": -0.1}, r"delta is -0\.1, expected a share of the units from 0 to 1"),
+    "delta not a number": ({"delta": float("nan")}, r"delta is nan, expected a share of the units from 0 to 1"),
+    "no flip": ({"delta": 0.2}, r"delta is 0\.2, which allows no flip .* the smallest useful delta is 1/4 = 0\.25"),
+    "delta 0": ({"delta": 0.0}, r"the smallest useful delta is 1/4 = 0\.25"),
+    "delta of other sites": ({"delta": {"layer1": 0.5}}, r"delta has \['layer1'\], expected one entry for each"),
+    "budget 0": ({"budgets": 0}, r"budgets of layer0 is 0, expected a number of flips from 1 to H = 4"),
+    "budget below 0": ({"budgets": -2}, r"budgets of layer0 is -2, expected a number of flips from 1 to H = 4"),
+    "budget above H": ({"budgets": 5}, r"budgets of layer0 is 5, expected a number of flips from 1 to H = 4"),
+    "budget not whole": ({"budgets": 1.5}, r"budgets of layer0 is 1\.5, expected a number of flips"),
+    "budget of one site": ({"budgets": {"layer0": 9}}, r"budgets of layer0 is 9"),
+    "K": ({"budgets": 2, "adv_steps": 0}, r"adv_steps is 0, expected at least 1"),
+    "tries": ({"budgets": 2, "search": "random", "tries": 0}, r"tries is 0, expected at least 1"),
+    "swaps": ({"budgets": 2, "search": "reselect", "swaps": -1}, r"swaps is -1, expected at least 0"),
+    "rule": ({"budgets": 2, "rule": "loose"}, r"rule is 'loose', expected one of 'strict', 'paper', 'authors'"),
+    "search": ({"budgets": 2, "search": "beam"}, r"search is 'beam', expected one of 'greedy', 'reselect', 'exact'"),
+    "distance": ({"budgets": 2, "distance": "tv"}, r"distance is 'tv', expected one of 'js', 'kl', 'rkl', 'l2'"),
+    "scale": ({"budgets": 2, "scale": "twice"}, r"scale is 'twice', expected one of 'none', 'inverted', 'kept'"),
+    "scale without p": ({"budgets": 2, "scale": "inverted"}, r"needs the probability of dropping: give p"),
+    "init": ({"budgets": 2, "init": "zero"}, r"init is 'zero', expected one of 'flip', 'base'"),
+    "keep": ({"budgets": 2, "keep": "first"}, r"keep is 'first', expected one of 'best', 'last'"),
+    "site": (
+        {"budgets": 2, "sites": ("layer7",)},
+        r"sites is \('layer7',\), expected a tuple of names among \['layer0'",
+    ),
+    "no site": ({"budgets": 2, "sites": ()}, r"sites is \(\), expected a tuple of names among \['layer0', 'readout'\]"),
+}
+
+
+@pytest.mark.parametrize(("given", "message"), WRONG.values(), ids=WRONG)
+def test_the_search_refuses(given, message, rng, put):
+    model, params, batch = network(rng, put)
+    with pytest.raises(ValueError, match=message):
+        find_adversary(Untouchable(model), params, batch, rng=rng, **given)
+
+
+@pytest.mark.parametrize(("given", "message"), WRONG.values(), ids=WRONG)
+def test_the_regularizer_refuses(given, message, rng, put):
+    model, params, batch = network(rng, put)
+    with pytest.raises(ValueError, match=message):
+        AdD(**given)(Untouchable(model), params, batch, rng=rng)
+
+
+@pytest.mark.parametrize("given", [{}, {"delta": 0.5, "budgets": 2}], ids=["neither", "both"])
+def test_either_delta_or_budgets(given, rng, put):
+    model, params, batch = network(rng, put)
+    with pytest.raises(ValueError, match=r"delta is .* and budgets is .*: give one of the two"):
+        find_adversary(Untouchable(model), params, batch, rng=rng, **given)
+
+
+def test_too_many_masks(rng, put):
+    model, params, batch = network(rng, put, H=24, n_layers=2)
+
+    def run(**given):
+        find_adversary(Untouchable(model), params, batch, rng=rng, search="exact", **given)
+
+    with pytest.raises(ValueError, match=r"would run 5,405,625 masks, more than max_masks = 200,000"):
+        run(budgets=3)
+    with pytest.raises(ValueError, match=r"would run 7,500 masks, more than max_masks = 7,499"):
+        run(budgets={"layer0": 2, "layer1": 1}, max_masks=7_499)
+    with pytest.raises(AssertionError, match=r"a pass was run"):
+        run(budgets={"layer0": 2, "layer1": 1}, max_masks=7_525)
+
+
+ONES = np.ones((3, 4))
+
+
+@pytest.mark.parametrize(
+    ("eps0", "message"),
+    [
+        (0.5 * ONES, r"eps0\['layer0'\] is 0\.5 at \(0, 0\), expected a mask of zeros and ones"),
+        (ONES[:2], r"eps0\['layer0'\] has shape \(2, 4\), expected \(3, 4\) \(one mask per example\)"),
+        (ONES[:, :3], r"eps0\['layer0'\] has shape \(3, 3\), expected \(3, 4\) \(one mask per example\)"),
+        (ONES[0], r"eps0\['layer0'\] has shape \(4,\), expected \(B, H\)"),
+        ({"layer0": ONES, "layer9": ONES}, r"eps0 has 'layer9', expected sites among \['layer0', 'readout'\]"),
+        ({"readout": ONES}, r"eps0 lacks \['layer0'\], which are searched"),
+    ],
+    ids=["not binary", "examples", "units", "one mask", "unknown site", "missing site"],
+)
+def test_a_base_mask_that_does_not_fit(eps0, message, rng, put):
+    model, params, batch = network(rng, put)
+    with pytest.raises(ValueError, match=message):
+        find_adversary(Untouchable(model), params, batch, rng=rng, budgets=2, eps0=put(eps0))
+
+
+def test_one_base_mask_for_two_sites(rng, put):
+    model, params, batch = network(rng, put, n_layers=2)
+    with pytest.raises(
+        ValueError, match=r"eps0 is one array, expected a dict with one for each of \['layer0', 'layer1'\]"
+    ):
+        find_adversary(Untouchable(model), params, batch, rng=rng, budgets=2, eps0=put(ONES))

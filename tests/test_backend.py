@@ -1,0 +1,122 @@
+"""The array-module switch: the data decide, nothing moves by itself, and a device that does not work says why."""
+
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from minadv import backend
+from minadv.backend import BackendError, choose_device, namespace, same_place, to_device, to_host
+from tests.compare import assert_same_bits
+
+
+class FakeDeviceArray:
+    """Stands for a CuPy array where there is no CuPy."""
+
+
+@pytest.fixture
+def host_and_device(xp, monkeypatch):
+    """One array of each kind, real or pretended."""
+    if xp is not np:
+        return np.ones(2), xp.ones(2)
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(ndarray=FakeDeviceArray))
+    return np.ones(2), FakeDeviceArray()
+
+
+def test_namespace_is_that_of_the_arrays(xp):
+    assert namespace(xp.ones(2)) is xp
+    assert namespace(None, xp.ones(2), m=None, x=xp.ones(2)) is xp
+
+
+def test_a_numpy_scalar_is_on_the_host():
+    assert namespace(np.float64(1)) is np
+
+
+def test_no_arrays_at_all_are_on_the_host():
+    assert namespace(None) is np
+
+
+@pytest.mark.parametrize("other", [[1.0, 2.0], 3.0, "x", object()], ids=["list", "float", "str", "object"])
+def test_what_is_not_an_array(xp, other):
+    with pytest.raises(TypeError, match=f"^x is a {type(other).__name__}, expected a NumPy or CuPy array"):
+        namespace(xp.ones(2), x=other)
+
+
+def test_unnamed_arguments_are_called_by_their_place(xp):
+    with pytest.raises(TypeError, match=r"^argument 2 is a list"):
+        namespace(xp.ones(2), [1])
+
+
+def test_host_and_device_together(host_and_device):
+    host, device = host_and_device
+    with pytest.raises(TypeError, match=r"x, valid on the host \(NumPy\) but m on the device \(CuPy\)"):
+        namespace(x=host, m=device, valid=host)
+
+
+def test_unknown_device():
+    with pytest.raises(ValueError, match='device is \'tpu\', expected "auto", "cpu" or "gpu"'):
+        choose_device("tpu")
+
+
+def test_cpu_is_numpy():
+    assert choose_device("cpu").xp is np
+
+
+def test_without_cupy(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", None)  # makes the import fail
+    fallback = choose_device("auto")
+    assert (fallback.name, fallback.xp) == ("cpu", np)
+    assert "because CuPy does not work here (ModuleNotFoundError: " in fallback.why
+    with pytest.raises(BackendError, match="ModuleNotFoundError") as error:
+        choose_device("gpu")
+    assert isinstance(error.value.__cause__, ModuleNotFoundError)
+
+
+def test_a_cupy_that_imports_but_does_not_work(monkeypatch):
+    def no_driver(*_):
+        raise RuntimeError("cudaErrorInsufficientDriver: too old\nsecond line")
+
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(asarray=no_driver))
+    why = choose_device("auto").why
+    assert why == "NumPy, because CuPy does not work here (RuntimeError: cudaErrorInsufficientDriver: too old)"
+    with pytest.raises(BackendError, match="too old"):
+        choose_device("gpu")
+
+
+def test_a_cupy_that_computes_nonsense(monkeypatch):
+    broken = SimpleNamespace(asarray=np.asarray, tanh=np.zeros_like, asnumpy=np.asarray)
+    monkeypatch.setitem(sys.modules, "cupy", broken)
+    with pytest.raises(BackendError, match="a 2 x 2 matrix product came back wrong"):
+        choose_device("gpu")
+
+
+def test_an_error_without_words_is_named(monkeypatch):
+    def silent():
+        raise OSError
+
+    monkeypatch.setattr(backend, "_try_cupy", silent)
+    assert choose_device("auto").why.endswith("(OSError)")
+
+
+def test_trees_travel_whole(xp, device):
+    tree = {"a": np.arange(3), "b": (np.ones((2, 2), np.float32), None)}
+    there = to_device(tree, device)
+    assert namespace(there["a"], there["b"][0]) is xp
+    assert there["b"][1] is None
+    assert_same_bits(there, tree)
+    assert namespace(to_host(there)["a"]) is np
+
+
+def test_to_device_by_name():
+    assert namespace(to_device(np.ones(2), "cpu")) is np
+
+
+def test_same_place_follows_an_array(xp):
+    assert namespace(same_place(np.ones(2), like=xp.zeros(1))) is xp
+
+
+def test_importing_minadv_imports_neither_cupy_nor_torch():
+    code = "import sys; before = set(sys.modules); import minadv; assert not {'cupy', 'torch'} & sys.modules.keys() - before"
+    subprocess.run([sys.executable, "-c", code], check=True)

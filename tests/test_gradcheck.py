@@ -1,0 +1,146 @@
+"""The checker is checked: it passes what is right and fails on errors as small or as crude as bugs really are."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from minadv import gradcheck, layers
+from minadv.trees import tree_map
+from tests.cells import make
+
+
+@dataclass(frozen=True)
+class Weights:
+    W: Any
+    b: Any
+
+
+def forward(weights, x):
+    return layers.affine(x, weights.W, weights.b)
+
+
+def backward(args, dy):
+    dx, dW, db = layers.affine_backward(args["x"], args["weights"].W, dy)
+    return {"weights": Weights(dW, db), "x": dx}
+
+
+@pytest.fixture
+def args(rng, put):
+    weights = Weights(rng.standard_normal((3, 2)), rng.standard_normal(2))
+    return put({"weights": weights, "x": rng.standard_normal((4, 3))})
+
+
+def test_a_right_backward_passes(args, rng):
+    report = gradcheck.check(forward, backward, args, rng=rng)
+    report.raise_if_failed()
+    assert report.passed
+    assert [row.name for row in report.rows] == ["weights.W", "weights.b", "x"]
+    assert {row.how for row in report.rows} == {"every entry"}
+
+
+@pytest.mark.parametrize("elementwise", [64, 0], ids=["every entry", "directions"])
+@pytest.mark.parametrize("factor", [1.001, 0.999, 0.0, -1.0])
+def test_a_wrong_factor_fails(args, rng, factor, elementwise):
+    def wrong(args, dy):
+        return tree_map(lambda g: factor * g, backward(args, dy))
+
+    report = gradcheck.check(forward, wrong, args, rng=rng, elementwise=elementwise)
+    assert not any(row.passed for row in report.rows), str(report)
+    with pytest.raises(gradcheck.GradientError, match="FAILED"):
+        report.raise_if_failed()
+
+
+def test_one_wrong_entry_is_found_and_named(args, rng):
+    def wrong(args, dy):
+        grads = backward(args, dy)
+        dW = grads["weights"].W.copy()
+        dW[2, 1] += 1e-3
+        return {**grads, "weights": replace(grads["weights"], W=dW)}
+
+    report = gradcheck.check(forward, wrong, args, rng=rng)
+    row = report["weights.W"]
+    assert (row.passed, row.worst) == (False, "[2, 1]")
+    assert row.error == pytest.approx(1e-3, rel=1e-5)
+    assert report["weights.b"].passed
+    assert report["x"].passed
+    assert "FAIL weights.W" in str(report)
+    assert "ok   x" in str(report)
+
+
+def test_a_backward_that_forgets_the_mask_fails(rng, put):
+    problem = make("rnn", rng, put)
+
+    def run(x):
+        return problem.forward(x=x)[0]
+
+    def forgetful(args, dh):
+        _, _, cache = problem.forward(x=args["x"])
+        return {"x": problem.cell.backward(problem.params, replace(cache, m=None), dh).x}
+
+    assert not gradcheck.check(run, forgetful, {"x": problem.args["x"]}, rng=rng).passed
+
+
+def test_an_error_that_a_sum_would_hide_is_seen(rng, xp, put):
+    """The gradient of sum(softmax) is zero, so only a random cotangent sees that this backward is."""
+
+    def softmax(a):
+        return xp.exp(layers.log_softmax(a))
+
+    report = gradcheck.check(softmax, lambda args, d: {"a": 0 * args["a"]}, {"a": put(rng.standard_normal(4))}, rng=rng)
+    assert not report.passed
+
+
+def test_nan_fails(args, rng):
+    report = gradcheck.check(forward, lambda args, dy: {"x": np.nan * args["x"]}, args, rng=rng)
+    assert not report.passed
+
+
+def test_a_large_array_is_checked_along_directions(rng, put):
+    args = {"x": put(rng.standard_normal((30, 40)))}
+
+    def square(x):
+        return x**2
+
+    right = gradcheck.check(square, lambda args, dy: {"x": 2 * args["x"] * dy}, args, rng=rng, directions=4)
+    assert (right.passed, right["x"].how) == (True, "4 random directions")
+    wrong = gradcheck.check(square, lambda args, dy: {"x": 2.002 * args["x"] * dy}, args, rng=rng)
+    assert not wrong.passed
+    assert wrong["x"].worst.startswith("direction ")
+
+
+def test_only_what_backward_returns_is_checked(args, rng):
+    report = gradcheck.check(forward, lambda args, dy: {"x": backward(args, dy)["x"]}, args, rng=rng)
+    assert [row.name for row in report.rows] == ["x"]
+
+
+def test_outputs_may_be_trees(rng, put):
+    def pair(x):
+        return {"square": x**2, "cube": (x**3,)}
+
+    def pair_backward(args, d):
+        x = args["x"]
+        return {"x": 2 * x * d["square"] + 3 * x**2 * d["cube"][0]}
+
+    gradcheck.check(pair, pair_backward, {"x": put(rng.standard_normal(5))}, rng=rng).raise_if_failed()
+
+
+@pytest.mark.parametrize(
+    ("returned", "error", "message"),
+    [
+        (lambda g: {**g, "x": g["x"].T}, ValueError, r"gradient of x has shape \(3, 4\), expected \(4, 3\)"),
+        (lambda g: {**g, "weights": replace(g["weights"], b=None)}, ValueError, r"no gradient for weights\.b"),
+        (lambda g: {**g, "y": g["x"]}, ValueError, r"gradients for \['y'\], but the arguments are \['weights', 'x'\]"),
+    ],
+    ids=["shape", "missing", "unknown"],
+)
+def test_gradients_that_do_not_fit(args, rng, returned, error, message):
+    with pytest.raises(error, match=message):
+        gradcheck.check(forward, lambda args, dy: returned(backward(args, dy)), args, rng=rng)
+
+
+def test_single_precision_is_refused(args, rng):
+    single = {**args, "x": args["x"].astype(np.float32)}
+    with pytest.raises(TypeError, match="x has dtype float32, expected float64 for finite differences"):
+        gradcheck.check(forward, backward, single, rng=rng)

@@ -1,0 +1,23 @@
+"""The suite notices mistakes: each mutant makes the file of tests that should catch it fail."""
+
+import numpy as np
+import pytest
+
+from tests.mutants import MUTANTS, TESTS_FAILED, run
+
+
+@pytest.fixture(autouse=True)
+def once(xp):
+    if xp is not np:
+        pytest.skip("the mutants are of text that both backends share: running them on NumPy is enough")
+
+
+def test_the_copy_without_a_mutant_passes():
+    result = run(None, sorted({mutant.caught_by for mutant in MUTANTS}))
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_mutant_is_caught(mutant):
+    result = run(mutant, [mutant.caught_by])
+    assert result.returncode == TESTS_FAILED, f"exit code {result.returncode}\n{result.stdout}{result.stderr}"

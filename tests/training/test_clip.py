@@ -1,0 +1,96 @@
+"""Clipping against its formula, group by group."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from minadv.backend import to_host
+from minadv.training.clip import Clip, choose, clip_norm, clip_value, global_norm
+from minadv.trees import leaves
+from tests.compare import assert_close, assert_same_bits
+
+NAMES = {"embedding.E", "embeddings", "cell.W", "cell.b"}
+
+
+@pytest.fixture
+def grads(rng: Any) -> Any:
+    draw = rng.standard_normal
+    return {"embedding": {"E": draw((5, 2))}, "embeddings": draw(3), "cell": {"W": draw((2, 4)), "b": draw(4)}}
+
+
+def norm_of(tree: Any, names: set[str]) -> float:
+    return float(np.sqrt(sum(float(x) ** 2 for name, a in leaves(tree) if name in names for x in a.ravel())))
+
+
+@pytest.mark.parametrize(
+    ("how", "group"),
+    [
+        ({}, NAMES),
+        ({"but": ("embedding",)}, NAMES - {"embedding.E"}),
+        ({"only": ("cell", "embedding.E")}, {"cell.W", "cell.b", "embedding.E"}),
+        ({"only": ("cell",), "but": ("cell.b",)}, {"cell.W"}),
+    ],
+)
+def test_norm_of_a_group(grads: Any, how: dict[str, Any], group: set[str], put: Any) -> None:
+    assert choose(grads, **how) == group
+    norm = norm_of(grads, group)
+    clipped, given = clip_norm(put(grads), norm / 4, **how)
+    assert float(given) == pytest.approx(norm, rel=1e-14)
+    assert float(global_norm(clipped, group)) == pytest.approx(norm / 4, rel=1e-14)
+    expected, found = dict(leaves(grads)), dict(leaves(to_host(clipped)))
+    for name in NAMES:
+        assert_close(found[name], expected[name] * (0.25 if name in group else 1), 1e-14)
+
+
+def test_gradients_within_the_limit_stay_as_they_are(grads: Any, put: Any) -> None:
+    clipped, norm = clip_norm(put(grads), 1e3)
+    assert_same_bits(clipped, grads)
+    assert float(norm) == pytest.approx(norm_of(grads, NAMES))
+
+
+def test_values(grads: Any, put: Any) -> None:
+    clipped, norm = clip_value(put(grads), 0.5, but=("cell.W",))
+    found, expected = dict(leaves(to_host(clipped))), dict(leaves(grads))
+    for name in NAMES - {"cell.W"}:
+        assert_same_bits(found[name], np.minimum(np.maximum(expected[name], -0.5), 0.5))
+    assert_same_bits(found["cell.W"], expected["cell.W"])
+    assert np.abs(found["cell.W"]).max() > 0.5
+    assert float(norm) == pytest.approx(norm_of(grads, NAMES - {"cell.W"}))
+
+
+@pytest.mark.parametrize("how", ["norm", "value"])
+def test_float32_stays_and_arguments_are_not_changed(how: Any, grads: Any, put: Any) -> None:
+    single = put({name: a.astype(np.float32) for name, a in leaves(grads)})
+    before = {name: a.copy() for name, a in single.items()}
+    clipped, norm = Clip(0.1, how)(single)
+    assert {a.dtype for _, a in leaves(clipped)} == {np.dtype(np.float32)}
+    assert norm.dtype == np.float64
+    assert_same_bits(single, before)
+
+
+def test_several_groups_are_several_clips(grads: Any, put: Any) -> None:
+    clipped, first = Clip(0.1, only=("cell",))(put(grads))
+    clipped, second = Clip(0.2, but=("cell",))(clipped)
+    assert float(first) == pytest.approx(norm_of(grads, {"cell.W", "cell.b"}))
+    assert float(second) == pytest.approx(norm_of(grads, {"embedding.E", "embeddings"}))
+    assert float(global_norm(clipped)) == pytest.approx(np.hypot(0.1, 0.2))
+
+
+def test_a_norm_that_is_not_finite_is_returned(xp: Any) -> None:
+    clipped, norm = clip_norm({"W": xp.asarray([1.0, np.nan])}, 1.0)
+    assert np.isnan(float(norm))
+    assert np.isnan(to_host(clipped["W"])).all()
+
+
+def test_bad_settings(grads: Any) -> None:
+    with pytest.raises(ValueError, match="limit is 0, expected a positive number"):
+        Clip(0)
+    with pytest.raises(ValueError, match="how is 'max', expected one of 'norm', 'value'"):
+        Clip(1, "max")  # type: ignore[arg-type]
+    with pytest.raises(
+        ValueError, match=r"but names 'embed', but the leaves are embedding\.E, embeddings, cell\.W, cell\.b"
+    ):
+        Clip(1, but=("embed",))(grads)
+    with pytest.raises(ValueError, match="no leaf is left to clip"):
+        Clip(1, only=("cell",), but=("cell.W", "cell.b"))(grads)
