@@ -18,6 +18,7 @@ import time
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -74,13 +75,13 @@ def chain(model: Classifier, params: Params, batch: Batch, distance: str, seed: 
     exact = bounds.chain(
         bounds.base_output(model, params, batch), logits, bounds.bernoulli_weights(eps, P), distance=distance
     )
-    row = {"half_fd": exact.fd / 2, "el": exact.el, "add": exact.add}
+    row: dict[str, Any] = {"half_fd": exact.fd / 2, "el": exact.el, "add": exact.add}
     for name, options in (("greedy", {"adv_steps": 1}), ("reselect", {"adv_steps": 2, "search": "reselect"})):
         found = find_adversary(
             model, params, batch, rng=stream(seed, name), budgets=BUDGET, distance=distance, **options
-        )  # type: ignore[arg-type]
+        )
         row[name] = found.d
-    held = {
+    held: dict[str, Any] = {
         "half_fd_le_el": np.mean(exact.fd / 2 <= exact.el * (1 + 1e-9)),
         "el_le_add": np.mean(exact.el <= exact.add * (1 + 1e-9)),
         "el_le_greedy": np.mean(exact.el <= row["greedy"]),
@@ -116,7 +117,7 @@ def inference_gap(model: Classifier, params: Params, batch: Batch) -> dict[str, 
 def probabilities(model: Classifier, params: Params, batch: Batch, eps: Array) -> Array:
     """(B, C) under one mask an example."""
     features, _, _ = model.body(params, batch, masks={"layer0": eps}, noise=None)
-    return np.exp(layers.log_softmax(model.logits(params, features)[-1]))  # type: ignore[no-any-return]
+    return np.exp(layers.log_softmax(model.logits(params, features)[-1]))
 
 
 def tables(results: Sequence[dict[str, Any]]) -> str:
@@ -219,7 +220,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--examples", type=int, default=100, help="test examples (default 100)")
     parser.add_argument("--bases", type=int, default=50, help="random base masks for Remark 1 (default 50)")
     parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes (default: all cores)")
-    parser.add_argument("--out", type=reporting.Path, default=reporting.RESULTS, help="folder for the results")
+    parser.add_argument("--out", type=Path, default=reporting.RESULTS, help="folder for the results")
     args = parser.parse_args(argv)
 
     started = time.time()

@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -90,11 +91,11 @@ def table(results: Sequence[dict[str, Any]]) -> str:
     text = reporting.markdown(["search", "passes (forward + backward)", *_groups(results)], rows)
 
     shown = ["random", "greedy K=1", "greedy K=2", "greedy K=8", "two-sided", "reselect K=2", "reselect K=2, swap"]
-    details = []
+    details: list[list[str]] = []
     keys = ("group", "n_classes", "scale", "distance")
     for setting in sorted({tuple(r[key] for key in keys) for r in results}):
-        cells = [reporting.spread(_by_seed(results, n, **dict(zip(keys, setting, strict=True)))) for n in shown]
-        details.append([*map(str, setting), *cells])
+        shares = [reporting.spread(_by_seed(results, n, **dict(zip(keys, setting, strict=True)))) for n in shown]
+        details.append([*map(str, setting), *shares])
     return text + "\n\nBy setting:\n\n" + reporting.markdown(["networks", "classes", "scale", "D", *shown], details)
 
 
@@ -164,7 +165,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--examples", type=int, default=24, help="test examples attacked (default 24)")
     parser.add_argument("--repeats", type=int, default=8, help="random starts of each search (default 8)")
     parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes (default: all cores)")
-    parser.add_argument("--out", type=reporting.Path, default=reporting.RESULTS, help="folder for the results")
+    parser.add_argument("--out", type=Path, default=reporting.RESULTS, help="folder for the results")
     args = parser.parse_args(argv)
 
     started = time.time()

@@ -60,7 +60,8 @@ def predictions(model: Classifier, params: Params, data: Split, masks: dict[str,
     """The logits of every example, (N, C)."""
     x, y = take(data, slice(0, len(data)))
     features, _, _ = model.body(params, Batch(x, y), masks=masks or {}, noise=None)
-    return model.logits(params, features)[-1]
+    logits: Array = model.logits(params, features)[-1]
+    return logits
 
 
 def accuracy(model: Classifier, params: Params, data: Split) -> float:

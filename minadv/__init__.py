@@ -1,27 +1,58 @@
 """minadv: adversarial dropout for recurrent neural networks, from scratch on NumPy and CuPy.
 
 The paper is Park et al., *Adversarial Dropout for Recurrent Neural Networks*, AAAI 2019. Read the modules in the order
-`rnn` (then `lstm`, `gru`), `distances`; each is one idea, with the paper's names.
+`rnn` (then `lstm`, `gru`), `masks`, `distances`, `influence`, `flip`, `adversary`, `regularizers`; each is one idea,
+with the paper's names. `fit` trains a model, `load` opens a run.
 """
 
-from minadv import backend, distances, gates, gradcheck, gru, layers, lstm, rnn, torch_layout
+from minadv import (
+    adversary,
+    backend,
+    bounds,
+    distances,
+    flip,
+    gates,
+    gradcheck,
+    gru,
+    influence,
+    layers,
+    lstm,
+    masks,
+    models,
+    regularizers,
+    rnn,
+    torch_layout,
+)
+from minadv.adversary import find_adversary
 from minadv.backend import choose_device, namespace, to_device, to_host
+from minadv.training.runs import Run, fit, load
 from minadv.workspace import StaleCacheError, Workspace
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Run",
     "StaleCacheError",
     "Workspace",
+    "adversary",
     "backend",
+    "bounds",
     "choose_device",
     "distances",
+    "find_adversary",
+    "fit",
+    "flip",
     "gates",
     "gradcheck",
     "gru",
+    "influence",
     "layers",
+    "load",
     "lstm",
+    "masks",
+    "models",
     "namespace",
+    "regularizers",
     "rnn",
     "to_device",
     "to_host",

@@ -94,10 +94,10 @@ def find_adversary(
 
     Give ``delta``, a share of the units, or ``budgets``, a number of flips; one for all sites or a dict by site.
     ``eps0`` is the base mask (default: the expected mask, the full network, m = 1). ``init="flip"`` starts from one
-    random flip an example, ``"base"`` from eps0 itself, which needs ``adv_noise``, the noise of the perturbed passes, to
-    differ from ``noise``, that of the base pass (default: drawn once, shared). ``adv_steps`` is K, the number of
-    influence maps. ``sites`` defaults to every recurrent one. ``keep="best"`` returns the best mask visited, example by
-    example; ``"last"`` the last one, unscored, as the paper trains. ``base`` may hand over the base pass's features.
+    random flip an example, ``"base"`` from eps0 itself, which needs ``adv_noise``, the noise of the perturbed passes,
+    to differ from ``noise``, that of the base pass (default: drawn once, shared). ``adv_steps`` is K, the number of
+    influence maps. ``sites`` defaults to every recurrent one. ``keep="best"`` returns the best mask visited, example
+    by example; ``"last"`` the last one, unscored, as the paper trains. ``base`` may hand over the base's features.
 
     ``tries`` belongs to ``"random"``; ``swaps`` to ``"reselect"``: how many outsiders are tried in the place of each
     flipped unit in a last round. ``max_masks`` limits ``"exact"``. ``rule_options`` goes to `minadv.flip.flip`.
@@ -112,6 +112,7 @@ def find_adversary(
         if value < least:
             raise ValueError(f"{name} is {value}, expected at least {least}")
     measure = distances.by_name(distance)
+    masks.expect_scale(scale, p)
     chosen = _choose_sites(model, sites)
     limits = _budgets(chosen, delta, budgets)
     if search == "exact":

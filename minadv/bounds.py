@@ -157,7 +157,7 @@ def bias_l2(logits0: Array, logits: Array, w: Array) -> Array:
 def bias_js(logits0: Array, logits: Array, w: Array) -> Array:
     r"""What EL adds to ½ FD for Jensen-Shannon; shapes as in `bias_l2`. Cost: n² logarithms.
 
-    :math:`JS(p,q) = \frac14 \sum_i \int_0^\infty (e^{-s p_i} - e^{-s q_i})^2\, ds/s^2` is a squared norm, and in that norm
+    :math:`JS(p,q) = \frac14 \sum_i \int_0^\infty (e^{-s p_i} - e^{-s q_i})^2\, ds/s^2` is a squared norm, in which
 
     .. math:: \|\phi(p^0) - E\phi\|^2 = \tfrac14 \sum_i \sum_{kl} a_k a_l\, (x_k + x_l) \log (x_k + x_l)
 

@@ -86,7 +86,9 @@ def backward_inputs(params: Any, cache: Any, dh: Array | None, dstate: Any) -> t
     T, B, _ = x.shape
     expect_shape("cache.h", cache.h, (T + 1, B, H), f"params.U has H = {H}: was this cache made with these parameters?")
     W_shape = (x.shape[2], params.U.shape[1])
-    expect_shape("params.W", params.W, W_shape, f"the cache's x has I = {x.shape[2]}: was it made with these parameters?")
+    expect_shape(
+        "params.W", params.W, W_shape, f"the cache's x has I = {x.shape[2]}: was it made with these parameters?"
+    )
     dstates = {} if dstate is None else {f"dstate.{name}": value for name, value in vars(dstate).items()}
     xp = namespace(params=params.U, x=x, dh=dh, **dstates)
     if dh is not None:

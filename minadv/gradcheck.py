@@ -102,6 +102,8 @@ def check(
     output = forward(**args)
     cotangent = tree_map(lambda a: same_place(rng.standard_normal(a.shape), a), output)
     gradients = backward(args, cotangent)
+    if not gradients:
+        raise ValueError("backward returned no gradients at all: there is nothing to check")
     unknown = set(gradients) - set(args)
     if unknown:
         raise ValueError(f"backward returned gradients for {sorted(unknown)}, but the arguments are {sorted(args)}")

@@ -136,7 +136,7 @@ def backward(
     xp, T, B, H = backward_inputs(params, cache, dh, dstate)
     masked_leak = cache.leak == "masked"
     dq, dn = slot.take("dq", (T, B, 3 * H), x), slot.take("dn", (T, B, H), x)
-    dhhat = slot.take("dhhat", (T, B, H), x)  # (T, B, H)
+    dhhat = slot.give("dhhat", (T, B, H), x)  # (T, B, H)
     dm = None if m is None else xp.zeros_like(m)  # (B, H)
     dh_t = xp.zeros((B, H), x.dtype) if dstate is None else dstate.h.copy()  # from the steps after t, then all of it
     dleak = xp.empty((B, H), x.dtype)

@@ -14,6 +14,8 @@ def affine(x: Array, W: Array, b: Array) -> Array:
     namespace(x=x, W=W, b=b)
     expect_floating("x", x)
     expect_shape("W", W, ("I", "O"))
+    expect_floating("W", W, x, "x")
+    expect_floating("b", b, x, "x")
     expect_shape("b", b, (W.shape[1],), f"W has O = {W.shape[1]} outputs")
     if x.ndim == 0 or x.shape[-1] != W.shape[0]:
         raise ValueError(f"x has shape {shape_text(x.shape)}, expected (..., {W.shape[0]}) for W of {W.shape[0]} rows")

@@ -144,7 +144,7 @@ def backward(
     xp, T, B, H = backward_inputs(params, cache, dh, dstate)
     half = gates.lstm_half(H, x)  # (4H,)
     dz = slot.take("dz", (T, B, 4 * H), x)  # (T, B, 4H)
-    dhhat = slot.take("dhhat", (T, B, H), x)  # (T, B, H)
+    dhhat = slot.give("dhhat", (T, B, H), x)  # (T, B, H)
     dm = None if m is None else xp.zeros_like(m)  # (B, H)
     dh_t = xp.zeros((B, H), x.dtype) if dstate is None else dstate.h.copy()  # from the steps after t, then all of it
     dc_t = xp.zeros((B, H), x.dtype) if dstate is None else dstate.c.copy()

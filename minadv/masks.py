@@ -81,7 +81,7 @@ def scale(eps: Array, how: Scale, *, p: float | None = None) -> Array:
     The expected mask is not a binary one: whatever the scale, it has m = 1.
     """
     namespace(eps=eps)
-    _expect_scale(how, p)
+    expect_scale(how, p)
     if how == "none":
         return eps
     if how == "inverted":
@@ -100,7 +100,7 @@ def scale_backward(eps: Array, dm: Array, how: Scale, *, p: float | None = None)
               = \frac HS \Big(dm_i - \frac1S \sum_j \epsilon_j\, dm_j\Big)
     """
     namespace(eps=eps, dm=dm)
-    _expect_scale(how, p)
+    expect_scale(how, p)
     expect_shape("dm", dm, eps.shape, "the shape of eps")
     if how == "none":
         return dm
@@ -134,7 +134,8 @@ def expect_probability(p: float) -> None:
         raise ValueError(f"p is {p}, expected a probability of dropping from 0 up to, but not including, 1")
 
 
-def _expect_scale(how: str, p: float | None) -> None:
+def expect_scale(how: str, p: float | None) -> None:
+    """Raise ValueError unless this is a scale that p fits."""
     expect_choice("scale", how, SCALES)
     if how == "inverted":
         if p is None:

@@ -1,5 +1,7 @@
 r"""The regularizers: small frozen records, all called alike, all with gradients to every parameter.
 
+::
+
     term = AdD(delta=0.03)(model, params, batch, rng=rng, weight=1.0, likelihood=1.0)
 
 gives ``term.value (B,)``, the regularizer of each example, and ``term.grads``, the gradients of
@@ -198,10 +200,10 @@ _SEARCH_OPTIONS = (
 
 @dataclass(frozen=True)
 class AT(Regularizer):
-    r"""Adversarial training on the inputs: the NLL at :math:`x + r`, :math:`r = \rho\, g / \|g\|`, :math:`g = \nabla_x NLL`.
+    r"""Adversarial training on the inputs: the NLL at :math:`x + \rho\, g / \|g\|`, with :math:`g = \nabla_x NLL`.
 
     ``x`` is what the cells see (embeddings after normalisation and dropout), the norm is taken over the whole sequence,
-    and r is held constant. The likelihood is taken at the unperturbed input. Needs targets.
+    and the perturbation is held constant. The likelihood is taken at the unperturbed input. Needs targets.
     """
 
     norm: float = 5.0

@@ -123,7 +123,7 @@ def backward(
     x, h, m, valid, slot = cache.x, cache.h, cache.m, cache.valid, cache.slot
     xp, T, B, H = backward_inputs(params, cache, dh, dstate)
     dz = slot.take("dz", (T, B, H), x)  # (T, B, H)
-    dhhat = slot.take("dhhat", (T, B, H), x)  # (T, B, H)
+    dhhat = slot.give("dhhat", (T, B, H), x)  # (T, B, H)
     dm = None if m is None else xp.zeros_like(m)  # (B, H)
     dh_t = xp.zeros((B, H), x.dtype) if dstate is None else dstate.h.copy()  # from the steps after t, then all of it
 

@@ -8,9 +8,10 @@ A training loop::
         grads = lstm.backward(params, cache, dh)
         work.free_all()
 
-Each pass takes one slot and keeps it until the slot is freed and another pass takes it. What a pass returns (`h`,
-`Grads.hhat`) lives in its slot too; copy what must outlive it. Using a cache after its slot has been taken again raises
-`StaleCacheError`. Without a workspace each pass has a slot of its own, and nothing is ever stale.
+Each pass takes one slot and keeps it until the slot is freed and another pass takes it. What a pass returns lives in its
+slot too, ``h`` until the slot is taken again and ``Grads.hhat`` until the next backward: copy what must outlive it. Using
+a cache after its slot has been taken again raises `StaleCacheError`. Without a workspace each pass has a slot of its own,
+and nothing is ever stale; ``h`` is then still a view of the cache, so do not write into it before backward.
 """
 
 from __future__ import annotations
@@ -28,8 +29,9 @@ class StaleCacheError(RuntimeError):
 class Slot:
     """The buffers of one pass, by name; ``ticket`` counts the passes that have taken the slot."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, pooled: bool = False) -> None:
         self.ticket = 0
+        self._pooled = pooled
         self._buffers: dict[str, Array] = {}
 
     def take(self, name: str, shape: tuple[int, ...], like: Array) -> Array:
@@ -40,6 +42,13 @@ class Slot:
         if buffer is None or buffer.size < size or buffer.dtype != like.dtype or namespace(buffer) is not xp:
             buffer = self._buffers[name] = xp.empty(size, dtype=like.dtype)
         return buffer[:size].reshape(shape)
+
+    def give(self, name: str, shape: tuple[int, ...], like: Array) -> Array:
+        """An array that is returned to the caller: a buffer of the slot if it belongs to a workspace, else a new one."""
+        if self._pooled:
+            return self.take(name, shape, like)
+        fresh: Array = namespace(like).empty(shape, dtype=like.dtype)
+        return fresh
 
     def check(self, ticket: int) -> None:
         """Raise StaleCacheError unless this ticket is the newest."""
@@ -75,7 +84,7 @@ class Workspace:
     def slot(self) -> Slot:
         """Hand out a slot; caches made by its earlier passes are stale from now on."""
         if not self._free:
-            self._slots.append(Slot())
+            self._slots.append(Slot(pooled=True))
             self._free.append(self._slots[-1])
         slot = self._free.pop()
         slot.ticket += 1

@@ -1,5 +1,7 @@
 r"""Batches by number: which examples the n-th step of a run sees is a function of the seed and n, and of nothing else.
 
+::
+
     batches = Batches(len(data.train), size=100, seed=0)
     for step in range(start, stop):
         x, y = take(data.train, batches.rows(step))

@@ -1,5 +1,7 @@
 r"""Images read as sequences, pixel by pixel or row by row.
 
+::
+
     data = as_sequences(images.load("digits"), by="row", permute=True)
 
 An image becomes a sequence in three steps: average blocks of ``pool`` by ``pool`` pixels; put the pixels in one fixed

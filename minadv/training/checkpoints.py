@@ -1,5 +1,7 @@
 r"""Checkpoints that survive power cuts: safetensors for the arrays, JSON for all else, and no code in either.
 
+::
+
     path = save(run, step, {"params": params, "optimizer": state}, {"epoch": 3})
     tree, meta = load(latest(run), like={"params": params, "optimizer": state})
 

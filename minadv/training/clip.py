@@ -1,5 +1,7 @@
 r"""Gradient clipping, by global norm or by value, for all leaves or for a group of them.
 
+::
+
     grads, norm = Clip(1.0, but=("embedding",))(grads)
 
 A group is chosen by the beginnings of the leaves' paths (`minadv.trees`): ``"embedding"`` stands for the leaf of that

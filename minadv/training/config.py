@@ -1,5 +1,7 @@
 r"""Configurations as JSON and back: only the dataclasses named here can come out of a file, and no code runs.
 
+::
+
     build(describe(AdD(delta=0.03))) == AdD(delta=0.03)
 
 A record becomes ``{"kind": "AdD", "delta": 0.03, ...}`` with every field, defaults too, so that a run's file says all

@@ -1,5 +1,7 @@
 r"""The log of a run: JSON lines, one record a line, readable by anything and safe to cut at any byte.
 
+::
+
     start(path, header(seed=0, config={...}))
     append(path, {"kind": "evaluation", "step": 100, "loss": 0.7})
 

@@ -25,7 +25,6 @@ from minadv.training.schedules import Constant, Schedule
 from minadv.training.task import Task
 from minadv.trees import leaves, tree_map
 
-
 LOG = "log.jsonl"
 
 
@@ -98,14 +97,10 @@ def advance(task: Task, recipe: Recipe, state: State) -> tuple[State, dict[str, 
             raise _not_finite(state.step, "the gradient", grads)
     if not math.isfinite(nll + value):
         raise _not_finite(state.step, "the loss", grads)
-    params, optimizer = recipe.optimizer.step(
-        state.params, grads, state.optimizer, lr_scale=recipe.lr_schedule(epoch)
-    )
+    params, optimizer = recipe.optimizer.step(state.params, grads, state.optimizer, lr_scale=recipe.lr_schedule(epoch))
     ema = state.ema if recipe.ema is None else recipe.ema.update(state.ema, params)
     sums = (state.tally[0] + nll, state.tally[1] + value, state.tally[2] + 1)
-    new = replace(
-        state, step=state.step + 1, params=params, optimizer=optimizer, ema=ema, carry=carry, tally=sums
-    )
+    new = replace(state, step=state.step + 1, params=params, optimizer=optimizer, ema=ema, carry=carry, tally=sums)
     return new, {"loss": nll, "regularizer": value}
 
 

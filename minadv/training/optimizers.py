@@ -1,5 +1,7 @@
 r"""Optimizers as pure steps: configuration, state and parameters are three values, and a step returns new ones.
 
+::
+
     opt = RMSProp(lr=1e-3)
     state = opt.init(params)
     params, state = opt.step(params, grads, state, lr_scale=schedule(epoch))

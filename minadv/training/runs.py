@@ -1,5 +1,7 @@
 r"""A run on disk: its configuration, its log, its checkpoints; and the two doors to it, `fit` and `load`.
 
+::
+
     run = fit(Classifier(8, 100, 10), data, regularizer=AdD(delta=0.03), epochs=20, out="runs/add")
     run = load("runs/add")
     run.test()                      # {'loss': ..., 'error': ...}
@@ -11,6 +13,7 @@ these same functions.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,6 +24,7 @@ from minadv.backend import Array, Device, DeviceName, choose_device, to_device, 
 from minadv.data.images import Images
 from minadv.layers import log_softmax
 from minadv.models.classifier import Batch, Classifier
+from minadv.passes import any_array
 from minadv.regularizers import Plain, Regularizer
 from minadv.training import checkpoints, log
 from minadv.training.config import build, describe
@@ -100,9 +104,8 @@ def fit(
     elif options or epochs is not None:
         raise ValueError(f"a recipe was given, and {sorted(options) or 'epochs'} besides: expected one or the other")
     chosen = device if isinstance(device, Device) else choose_device(device)
-    task = Classify(
-        model, to_device(data, chosen) if chosen.name == "gpu" else data, regularizer or Plain(), batch_size, seed, track
-    )
+    placed = to_device(data, chosen) if chosen.name == "gpu" else data
+    task = Classify(model, placed, regularizer or Plain(), batch_size, seed, track)
     config = {
         "about": about or {},
         "model": describe(model, "model"),
@@ -175,7 +178,9 @@ def _prepare(path: Path, config: dict[str, Any], seed: int, resume: bool) -> Non
     """Make a new run's folder, or check that the one to resume was made with this configuration."""
     if (path / CONFIG).exists():
         if not resume:
-            raise RunError(f"{path} is a run already: resume it (minadv train --resume {path}) or choose another folder")
+            raise RunError(
+                f"{path} is a run already: resume it (minadv train --resume {path}) or choose another folder"
+            )
         theirs, ours = read_config(path), config
         differing = [key for key in ours if key not in ("about", "device") and theirs.get(key) != _plain(ours[key])]
         if differing:
@@ -192,14 +197,10 @@ def _prepare(path: Path, config: dict[str, Any], seed: int, resume: bool) -> Non
 
 def _plain(value: Any) -> Any:
     """As it comes back from JSON."""
-    import json
-
     return json.loads(json.dumps(value))
 
 
 def _dtype(params: Any) -> Any:
-    from minadv.passes import any_array
-
     return any_array(params).dtype
 
 
@@ -224,5 +225,3 @@ class _Blank:
 
     def evaluate(self, params: Any, part: str) -> dict[str, Any]:
         raise NotImplementedError
-
-

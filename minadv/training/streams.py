@@ -1,6 +1,8 @@
 r"""Random streams, each keyed by (seed, name, place): any step's numbers can be drawn without drawing those before.
 
-    eps = masks.sample(stream(seed, "masks", step), ...)
+::
+
+    eps = masks.bernoulli(stream(seed, "masks", step), p, (B, H), like=x)
 
 There is no generator whose state would have to be saved: a run resumed at step n asks for ``stream(seed, "masks", n)``
 and draws what the uninterrupted run drew. Streams of different names, seeds or places are independent, so that one more

@@ -1,0 +1,196 @@
+r"""The command line: options here, work in `minadv.commands`.
+
+Errors a user can mend are one line on standard error and exit code 2; training that cannot go on, 1; Ctrl-C, 130.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from minadv import __version__
+from minadv.commands import doctor, inspecting, tasks, training
+from minadv.distances import DISTANCES
+from minadv.gradcheck import GradientError
+from minadv.models.cells import CELLS
+from minadv.training.checkpoints import CheckpointError
+from minadv.training.loop import Interrupted, TrainingError
+
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit code."""
+    parser = build_parser()
+    args = parser.parse_args(argv)
+    if getattr(args, "work", None) is None:
+        parser.print_help()
+        return 0
+    try:
+        args.work(args)
+    except Interrupted as said:
+        print(f"\nminadv: {said}", file=sys.stderr)
+        return 130
+    except KeyboardInterrupt:
+        return 130
+    except (TrainingError, GradientError) as error:
+        print(f"minadv: {error}", file=sys.stderr)
+        return 1
+    except (ValueError, TypeError, OSError, ImportError, CheckpointError) as error:
+        print(f"minadv: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """All commands and options."""
+    parser = argparse.ArgumentParser(
+        prog="minadv", description="Adversarial dropout for recurrent neural networks, on NumPy and CuPy."
+    )
+    parser.add_argument("--version", action="version", version=f"minadv {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+    _train(commands)
+    _eval(commands)
+    _attack(commands)
+    _predict(commands)
+    _show(commands)
+    _data(commands)
+    _doctor(commands)
+    return parser
+
+
+def _command(commands: Commands, name: str, about: str) -> argparse.ArgumentParser:
+    return commands.add_parser(
+        name, help=about, description=about, formatter_class=argparse.ArgumentDefaultsHelpFormatter
+    )
+
+
+def _train(commands: Commands) -> None:
+    parser = _command(commands, "train", "train a network on a task, or resume a run")
+    lines = "; ".join(f"{name}: {preset.about}" for name, preset in tasks.PRESETS.items())
+    parser.add_argument("task", nargs="?", choices=tasks.PRESETS, metavar="TASK", help=lines)
+    parser.set_defaults(work=training.train)
+
+    run = parser.add_argument_group("the run")
+    run.add_argument("--out", metavar="RUN", help="folder to write (default: runs/TASK-METHOD-seedN)")
+    run.add_argument("--resume", metavar="RUN", help="go on with a run that was stopped or killed")
+    run.add_argument("--seed", type=int, default=0, help="of weights, data order and masks")
+    run.add_argument("--dtype", choices=("float32", "float64"), default="float32", help="of all numbers")
+    run.add_argument("--device", choices=("auto", "cpu", "gpu"), default="auto", help="auto: the GPU if it works")
+    run.add_argument("--eval-every", type=_positive, metavar="N", help="steps between evaluations (default: an epoch)")
+    run.add_argument("--checkpoint-every", type=_positive, metavar="N", help="steps (default: as evaluations)")
+    run.add_argument("--patience", type=_positive, metavar="N", help="stop after N evaluations without a better one")
+    run.add_argument(
+        "--track", action=argparse.BooleanOptionalAction, default=True, help="log the mean adversarial mask (Figure 3b)"
+    )
+
+    data = parser.add_argument_group("data")
+    data.add_argument("--data-dir", metavar="DIR", help="folder of idx files (default: MINADV_DATA, then the cache)")
+    data.add_argument("--rows", action="store_true", help="read images row by row instead of pixel by pixel")
+    data.add_argument("--pool", type=_positive, default=1, metavar="N", help="average N x N pixels: shorter sequences")
+    data.add_argument("--permuted", action="store_true", help="put the pixels in one fixed random order")
+
+    model = parser.add_argument_group("model")
+    model.add_argument("--cell", choices=CELLS, default="lstm", help="recurrent cell")
+    model.add_argument("--hidden", type=_positive, default=100, metavar="H", help="units a layer")
+    model.add_argument("--layers", type=_positive, default=1, metavar="N", help="recurrent layers")
+    model.add_argument("--readout", choices=("clean", "masked"), default="clean", help="what the softmax reads")
+
+    method = parser.add_argument_group("method")
+    method.add_argument("--method", choices=tasks.METHODS, default="add", help="regularizer")
+    method.add_argument("--p", type=float, default=0.1, help="probability of dropping (vd, el, fd, pi)")
+    method.add_argument("--delta", type=float, default=0.03, help="share of units that may flip (add)")
+    method.add_argument("--adv-steps", type=_positive, default=1, metavar="K", help="influence maps (add)")
+    method.add_argument("--distance", choices=DISTANCES, default="js", help="between the two predictions")
+    method.add_argument("--search", choices=("greedy", "reselect", "random"), default="greedy", help="(add)")
+    method.add_argument("--rule", choices=("strict", "paper", "authors"), default="strict", help="of the flip (add)")
+    method.add_argument("--scale", choices=("none", "kept"), default="none", help="of the adversarial mask (add)")
+    method.add_argument("--weight", type=float, default=1.0, help="of the regularizer")
+    method.add_argument("--ramp-up", type=float, metavar="EPOCHS", help="of that weight (default: the task's)")
+
+    steps = parser.add_argument_group("optimisation")
+    steps.add_argument("--epochs", type=_amount, help="passes over the data (default: the task's)")
+    steps.add_argument("--train-steps", type=_positive, metavar="N", help="steps, instead of epochs")
+    steps.add_argument("--batch", type=_positive, default=100, metavar="B", help="sequences a step")
+    steps.add_argument("--optimizer", choices=("adam", "rmsprop", "sgd"), help="(default: the task's)")
+    steps.add_argument("--lr", type=_amount, help="learning rate (default: the task's)")
+    steps.add_argument("--clip", type=float, default=1.0, help="limit of the gradient; 0: none")
+    steps.add_argument("--clip-how", choices=("norm", "value"), default="norm", help="what the limit is of")
+
+
+def _eval(commands: Commands) -> None:
+    parser = _command(commands, "eval", "the error of a run on its data")
+    parser.set_defaults(work=training.evaluation)
+    _run(parser)
+    parser.add_argument("--part", choices=("train", "valid", "test"), default="test", help="which part")
+    parser.add_argument("--last", action="store_true", help="the last weights instead of the best on validation")
+
+
+def _attack(commands: Commands) -> None:
+    parser = _command(commands, "attack", "accuracy of a run under random, greedy, re-selected and exact masks")
+    parser.set_defaults(work=inspecting.attack)
+    _run(parser)
+    parser.add_argument("--delta", type=float, default=0.03, help="share of units that may flip")
+    parser.add_argument("--budget", type=_positive, metavar="N", help="number of units that may flip, instead of delta")
+    parser.add_argument("--distance", choices=DISTANCES, default="js", help="what the adversary raises")
+    parser.add_argument("--scale", choices=("none", "kept"), default="none", help="of the mask")
+    parser.add_argument("--examples", type=_positive, default=1000, metavar="N", help="test sequences")
+    parser.add_argument("--max-masks", type=_positive, default=20_000, metavar="N", help="most that exact may run")
+    parser.add_argument("--seed", type=int, default=0, help="of the random starts")
+
+
+def _predict(commands: Commands) -> None:
+    parser = _command(commands, "predict", "class and probability of each image, tab-separated, a line each")
+    parser.set_defaults(work=inspecting.predict)
+    _run(parser)
+    parser.add_argument(
+        "images", nargs="?", metavar="IMAGES.npy", help="images (N, rows, columns); default: the test set"
+    )
+    parser.add_argument("--examples", type=_positive, default=20, metavar="N", help="how many of the test set")
+
+
+def _show(commands: Commands) -> None:
+    parser = _command(commands, "show", "write figures: curves, influence map, mean adversarial mask by epoch")
+    parser.set_defaults(work=inspecting.show)
+    _run(parser)
+    parser.add_argument("--out", metavar="DIR", help="folder to write (default: the run's)")
+    parser.add_argument("--examples", type=_positive, default=100, metavar="N", help="test sequences in the map")
+
+
+def _data(commands: Commands) -> None:
+    parser = _command(commands, "data", "list, download or check data sets")
+    parser.set_defaults(work=doctor.data)
+    parser.add_argument("action", choices=("list", "get", "check"), help="what to do")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="which data set")
+    parser.add_argument("--data-dir", metavar="DIR", help="folder (default: MINADV_DATA, then the cache)")
+
+
+def _doctor(commands: Commands) -> None:
+    parser = _command(commands, "doctor", "versions, device and why, BLAS, memory, and a gradient check")
+    parser.set_defaults(work=doctor.doctor)
+    parser.add_argument("--device", choices=("auto", "cpu", "gpu"), default="auto", help="which to try")
+
+
+def _run(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", metavar="RUN", help="folder of the run")
+    parser.add_argument("--data-dir", metavar="DIR", help="folder of the data, if it is no longer where it was")
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a positive whole number")
+    return value
+
+
+def _amount(text: str) -> float:
+    value = float(text)
+    if not value > 0:
+        raise argparse.ArgumentTypeError(f"{text} is not a positive number")
+    return value
+
+
+if __name__ == "__main__":
+    sys.exit(main())

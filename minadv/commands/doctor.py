@@ -1,0 +1,79 @@
+r"""``minadv doctor`` and ``minadv data``: whether the installation is sound and the data there."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+
+from minadv import gradcheck, lstm
+from minadv.backend import choose_device, same_place, to_device
+from minadv.data import fetch
+from minadv.data.errors import DataError
+from minadv.training.log import versions
+
+
+def doctor(args: argparse.Namespace) -> None:
+    """Versions, backend and why, BLAS and threads, memory, and a gradient check on the device."""
+    for name, version in versions().items():
+        print(f"{name:8} {version}")
+    device = choose_device(args.device)
+    print(f"{'device':8} {device.why}")
+    print(f"{'cores':8} {os.cpu_count()}")
+    print(f"{'memory':8} {_memory()}")
+    print(f"{'data':8} {fetch.data_root()}")
+    started = time.perf_counter()
+    rng = np.random.default_rng(0)
+    T, B, I, H = 6, 3, 2, 5
+    params, x = to_device((lstm.init(rng, I, H, dtype=np.float64), rng.standard_normal((T, B, I))), device)
+    m = same_place((rng.random((B, H)) > 0.3).astype(float), x)
+    report = gradcheck.check(
+        lambda params, x, m: lstm.forward(params, x, m=m)[0],
+        lambda a, dh: _gradients(a, dh),
+        {"params": params, "x": x, "m": m},
+        rng=rng,
+    )
+    print(report)
+    print(f"in {time.perf_counter() - started:.2f} s")
+    report.raise_if_failed()
+
+
+def _gradients(args: dict[str, object], dh: object) -> dict[str, object]:
+    params, x, m = args["params"], args["x"], args["m"]
+    _, _, cache = lstm.forward(params, x, m=m)  # type: ignore[arg-type]
+    grads = lstm.backward(params, cache, dh)  # type: ignore[arg-type]
+    return {"params": grads.params, "x": grads.x, "m": grads.m}
+
+
+def _memory() -> str:
+    """Memory in all and free, where the system tells it."""
+    info = Path("/proc/meminfo")
+    if not info.exists():
+        return "unknown"
+    fields = dict(line.split(":") for line in info.read_text().splitlines())
+    total, free = (int(fields[name].split()[0]) / 2**20 for name in ("MemTotal", "MemAvailable"))
+    return f"{total:.1f} GiB, {free:.1f} GiB available"
+
+
+def data(args: argparse.Namespace) -> None:
+    """List, download or check data sets."""
+    if args.action == "list":
+        print(f"data directory: {fetch.data_root(args.data_dir)}")
+        print("digits    scikit-learn's 1,797 digits of 8 x 8 pixels, no download")
+        for name, remote in fetch.REMOTES.items():
+            there = all(c.path is not None for c in fetch.check(name, args.data_dir))
+            print(f"{name:9} {remote.about}{' (there)' if there else ''}")
+        return
+    if args.name is None:
+        raise ValueError(f"give a name, one of {', '.join(fetch.REMOTES)}")
+    if args.action == "get":
+        print(fetch.get(args.name, args.data_dir))
+        return
+    results = fetch.check(args.name, args.data_dir)
+    for result in results:
+        print(f"{result.path or result.file}: {result.says}")
+    if any(result.sound is False for result in results):
+        raise DataError(f"{args.name} is not complete and sound")

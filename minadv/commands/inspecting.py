@@ -1,0 +1,135 @@
+r"""``minadv attack``, ``predict`` and ``show``: what a trained network does, and what moves it."""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from minadv import masks
+from minadv.adversary import find_adversary
+from minadv.backend import Array
+from minadv.commands import tasks
+from minadv.data.batches import in_order, take
+from minadv.data.images import Images, Split
+from minadv.data.sequences import sequences
+from minadv.models.classifier import Batch
+from minadv.search import ball_size
+from minadv.training import runs
+from minadv.training.streams import stream
+
+SEARCHES: dict[str, dict[str, Any]] = {
+    "random": {"search": "random"},
+    "greedy K=1": {"search": "greedy", "adv_steps": 1},
+    "greedy K=2": {"search": "greedy", "adv_steps": 2},
+    "reselect K=2": {"search": "reselect", "adv_steps": 2},
+    "exact": {"search": "exact"},
+}
+
+
+def attack(args: argparse.Namespace) -> None:
+    """Accuracy of a run's network under masks of a few flips, found by each search."""
+    run, data = open_run(args)
+    budget = args.budget or masks.budget(args.delta, run.model.n_hidden)
+    split = Split(data.test.x[: args.examples], data.test.y[: args.examples])
+    n_masks = ball_size(run.model.n_hidden, budget) ** run.model.n_layers
+    units = f"{budget} of {run.model.n_hidden} units"
+    print(f"{len(split)} test sequences, {units} flipped in each of {run.model.n_layers} layer(s)")
+    print(f"{'mask':14} {'accuracy %':>10} {'mean D':>10}")
+    print(f"{'none':14} {100 * accuracy(run, split):10.2f} {0:10.4f}")
+    for name, options in SEARCHES.items():
+        if name == "exact" and n_masks > args.max_masks:
+            print(f"{'exact':14} left out: {n_masks:,} masks, more than --max-masks {args.max_masks:,}")
+            continue
+        right, distance = under_attack(run, split, budget, args, {**options, "max_masks": args.max_masks}, name)
+        print(f"{name:14} {100 * right:10.2f} {distance:10.4f}", flush=True)
+
+
+def under_attack(
+    run: runs.Run, split: Split, budget: int, args: argparse.Namespace, options: dict[str, Any], name: str
+) -> tuple[float, float]:
+    """The share still classified rightly, and the mean distance, under one search's masks."""
+    right = distance = 0.0
+    rng = stream(args.seed, f"attack {name}")
+    common = {"rng": rng, "budgets": budget, "distance": args.distance, "scale": args.scale}
+    for rows in in_order(len(split), 250):
+        x, y = take(split, rows)
+        batch = Batch(x, y)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            trace = find_adversary(run.model, run.params, batch, **common, **options)
+        assert trace.d is not None
+        m = {site: masks.scale(eps, args.scale) for site, eps in trace.eps.items()}
+        features, _, _ = run.model.body(run.params, batch, masks=m, noise=None)
+        right += float((run.model.logits(run.params, features)[-1].argmax(axis=-1) == y).sum())
+        distance += float(trace.d.sum())
+    return right / len(split), distance / len(split)
+
+
+def accuracy(run: runs.Run, split: Split) -> float:
+    """The share classified rightly by the full network."""
+    return float((run.predict(split.x).argmax(axis=-1) == split.y).mean())
+
+
+def predict(args: argparse.Namespace) -> None:
+    """Class and probability of each image, a line each: of a .npy file, or of the test images."""
+    run, data = open_run(args)
+    if args.images is None:
+        x, labels = data.test.x[: args.examples], data.test.y[: args.examples]
+    else:
+        x, labels = _images(Path(args.images), run), None
+    p = run.predict(x)
+    print("image\tclass\tprobability" + ("\tlabel" if labels is not None else ""))
+    for n, row in enumerate(p):
+        label = "" if labels is None else f"\t{labels[n]}"
+        print(f"{n}\t{row.argmax()}\t{row.max():.4f}{label}")
+
+
+def _images(path: Path, run: runs.Run) -> Array:
+    """Images (N, rows, columns) of a .npy file, read as the run's sequences."""
+    try:
+        images = np.load(path, allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"cannot read {path} as an array: {error}") from error
+    about = run.config["about"]
+    if images.ndim != 3:
+        raise ValueError(f"{path} holds an array of shape {images.shape}, expected (N, rows, columns)")
+    images = images.astype(about["dtype"]) / (255 if images.dtype == np.uint8 else 1)
+    x = sequences(images, by=about["by"], pool=about["pool"], permute=about["permuted"])
+    if x.shape[2] != run.model.n_in:
+        raise ValueError(f"{path} gives {x.shape[2]} inputs a step, expected {run.model.n_in}")
+    return x
+
+
+def show(args: argparse.Namespace) -> None:
+    """Write the figures of a run."""
+    from minadv import plots
+
+    run, data = open_run(args)
+    out = Path(args.out or run.path or ".")
+    out.mkdir(parents=True, exist_ok=True)
+    figures = {"curves.png": plots.curves(run.records)}
+    x, y = take(data.test, slice(0, args.examples))
+    budget = min(run.model.n_hidden, max(3, int(0.03 * run.model.n_hidden)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        trace = find_adversary(
+            run.model, run.params, Batch(x, y), rng=stream(0, "show"), budgets=budget, search="reselect", adv_steps=2
+        )
+    figures["influence.png"] = plots.influence(trace, y)
+    if run.records and "valid_mean_mask" in run.records[0]:
+        figures["masks.png"] = plots.masks_by_epoch(run.records)
+    for name, figure in figures.items():
+        print(plots.save(figure, out / name))
+
+
+def open_run(args: argparse.Namespace) -> tuple[runs.Run, Images]:
+    """A run and its data."""
+    run = runs.load(args.run)
+    about = dict(run.config["about"])
+    if args.data_dir is not None:
+        about["data_dir"] = args.data_dir
+    return run, tasks.load_data(about)

@@ -1,0 +1,108 @@
+r"""The named tasks of the command line: which images, read how, and the settings that go with them."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from typing import Any
+
+from minadv import masks
+from minadv.data import images
+from minadv.data.sequences import as_sequences
+from minadv.models.classifier import Classifier
+from minadv.regularizers import EL, FD, VD, AdD, Pi, Plain, Regularizer
+from minadv.training.clip import Clip
+from minadv.training.loop import Recipe
+from minadv.training.optimizers import SGD, Adam, RMSProp
+from minadv.training.schedules import RampDown, RampUp
+
+
+@dataclass(frozen=True)
+class Preset:
+    """What a task's name stands for, until an option says otherwise."""
+
+    images: str
+    permuted: bool
+    epochs: float
+    optimizer: str
+    lr: float
+    ramp_up: float
+    ramp_down: float
+    about: str
+
+
+PRESETS = {
+    "digits": Preset("digits", False, 40, "adam", 5e-3, 10, 10, "scikit-learn's 8 x 8 digits, T = 64, no download"),
+    "smnist": Preset("mnist", False, 250, "rmsprop", 1e-3, 50, 50, "MNIST in scanline order, T = 784 (the paper's)"),
+    "pmnist": Preset("mnist", True, 250, "rmsprop", 1e-3, 50, 50, "MNIST in one fixed random order (the paper's)"),
+    "fashion": Preset("fashion", False, 250, "rmsprop", 1e-3, 50, 50, "Fashion-MNIST in scanline order"),
+}
+
+METHODS = ("none", "vd", "el", "fd", "pi", "add")
+
+
+def load_data(about: dict[str, Any]) -> images.Images:
+    """The sequences of a run, from what its configuration says of them."""
+    loaded = images.load(about["images"], data_dir=about["data_dir"], dtype=about["dtype"])
+    return as_sequences(loaded, by=about["by"], pool=about["pool"], permute=about["permuted"])
+
+
+def about_data(args: argparse.Namespace) -> dict[str, Any]:
+    """What a run's configuration says of its data."""
+    preset = PRESETS[args.task]
+    return {
+        "task": args.task,
+        "images": preset.images,
+        "data_dir": args.data_dir,
+        "by": "row" if args.rows else "pixel",
+        "pool": args.pool,
+        "permuted": preset.permuted or args.permuted,
+        "dtype": args.dtype,
+    }
+
+
+def model(args: argparse.Namespace, data: images.Images) -> Classifier:
+    """The classifier that the options describe."""
+    n_in = data.train.x.shape[2]
+    return Classifier(n_in, args.hidden, data.classes, cell=args.cell, n_layers=args.layers, readout=args.readout)
+
+
+def regularizer(args: argparse.Namespace) -> Regularizer:
+    """The regularizer that the options describe."""
+    if args.method == "none":
+        return Plain()
+    if args.method == "vd":
+        return VD(p=args.p)
+    if args.method == "el":
+        return EL(p=args.p, distance=args.distance)
+    if args.method in ("fd", "pi"):
+        return (FD if args.method == "fd" else Pi)(p=args.p, distance=args.distance)
+    masks.budget(args.delta, args.hidden)  # an error here rather than at the first step
+    return AdD(
+        delta=args.delta,
+        adv_steps=args.adv_steps,
+        distance=args.distance,
+        scale=args.scale,
+        search=args.search,
+        rule=args.rule,
+    )
+
+
+def recipe(args: argparse.Namespace, per_epoch: int) -> Recipe:
+    """The recipe that the options describe."""
+    preset = PRESETS[args.task]
+    epochs = preset.epochs if args.epochs is None else args.epochs
+    steps = args.train_steps or max(1, round(epochs * per_epoch))
+    kind = {"adam": Adam, "rmsprop": RMSProp, "sgd": SGD}[args.optimizer or preset.optimizer]
+    length = steps / per_epoch
+    return Recipe(
+        steps=steps,
+        optimizer=kind(lr=preset.lr if args.lr is None else args.lr),
+        clip=None if args.clip == 0 else Clip(args.clip, args.clip_how),
+        lr_schedule=RampDown(length, min(length, length * preset.ramp_down / preset.epochs)),
+        weight=args.weight,
+        weight_schedule=RampUp(preset.ramp_up if args.ramp_up is None else args.ramp_up),
+        eval_every=args.eval_every,
+        checkpoint_every=args.checkpoint_every,
+        patience=args.patience,
+    )

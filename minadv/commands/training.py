@@ -1,0 +1,114 @@
+r"""``minadv train`` and ``minadv eval``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+from minadv.backend import choose_device
+from minadv.commands import tasks
+from minadv.training import runs
+from minadv.training.config import build
+from minadv.training.task import evaluate
+
+
+def train(args: argparse.Namespace) -> None:
+    """A new run, or an old one to its end."""
+    if args.resume:
+        _resume(Path(args.resume), args)
+        return
+    if args.task is None:
+        raise ValueError(f"give a task, one of {', '.join(tasks.PRESETS)}, or --resume RUN")
+    out = Path(args.out or f"runs/{args.task}-{args.method}-seed{args.seed}")
+    about = tasks.about_data(args)
+    regularizer = tasks.regularizer(args)
+    data = tasks.load_data(about)
+    model = tasks.model(args, data)
+    per_epoch = len(data.train) // min(args.batch, len(data.train))
+    _say(f"{args.task}: {len(data.train):,} training sequences of {data.train.x.shape[1]} steps; writing {out}")
+    run = _fit(
+        model,
+        data,
+        regularizer=regularizer,
+        recipe=tasks.recipe(args, per_epoch),
+        batch_size=min(args.batch, len(data.train)),
+        seed=args.seed,
+        device=args.device,
+        out=out,
+        about=about,
+        track=_track(args.hidden) if args.track else None,
+    )
+    _report(run)
+
+
+def _resume(path: Path, args: argparse.Namespace) -> None:
+    config = runs.read_config(path)
+    if runs.is_finished(path):
+        print(f"{path} is finished: nothing to resume")
+        return
+    about = dict(config["about"])
+    if args.data_dir is not None:
+        about["data_dir"] = args.data_dir
+    run = _fit(
+        build(config["model"], "model"),
+        tasks.load_data(about),
+        regularizer=build(config["regularizer"], "regularizer"),
+        recipe=runs.build_recipe(config["recipe"]),
+        batch_size=config["batch_size"],
+        seed=config["seed"],
+        device=config["device"],
+        out=path,
+        resume=True,
+        about=about,
+        track=config["track"],
+    )
+    _report(run)
+
+
+def _fit(model: Any, data: Any, *, device: str, **options: Any) -> runs.Run:
+    chosen = choose_device(device)  # type: ignore[arg-type]
+    _say(f"device: {chosen.why}")
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=UserWarning, module="minadv.adversary")
+        return runs.fit(model, data, device=chosen, on_evaluation=_show, **options)
+
+
+def _show(record: dict[str, Any]) -> None:
+    if not sys.stderr.isatty():
+        _say(
+            f"step {record['step']}, epoch {record['epoch']:.1f}: loss {record['train_loss']:.4f}, "
+            f"regularizer {record['regularizer']:.4f}, validation error {record['valid_error']:.2f} %"
+        )
+
+
+def _track(hidden: int) -> dict[str, Any]:
+    """How the mean adversarial mask is found at each evaluation: as Figure 3, with at least three flips."""
+    return {"budgets": min(hidden, max(3, int(0.03 * hidden))), "adv_steps": 2, "keep": "last"}
+
+
+def _report(run: runs.Run) -> None:
+    test = run.test()
+    best = min(run.records, key=lambda r: r["valid_error"])
+    print(
+        f"test error {test['error']:.2f} % (loss {test['loss']:.4f}), best validation error "
+        f"{best['valid_error']:.2f} % at step {best['step']} of {run.step}; run in {run.path}"
+    )
+
+
+def evaluation(args: argparse.Namespace) -> None:
+    """The error of a run on its data."""
+    run = runs.load(args.run)
+    about = dict(run.config["about"])
+    if args.data_dir is not None:
+        about["data_dir"] = args.data_dir
+    data = tasks.load_data(about)
+    params = run.last if args.last else run.params
+    metrics = evaluate(run.model, params, getattr(data, args.part))
+    print(f"{args.part} error {metrics['error']:.2f} %, loss {metrics['loss']:.4f} ({len(getattr(data, args.part)):,})")
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

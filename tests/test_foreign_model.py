@@ -1,0 +1,80 @@
+"""A model that is not minadv's own is attacked and regularised through the protocol alone."""
+
+import numpy as np
+import pytest
+
+from minadv import gradcheck
+from minadv.adversary import find_adversary
+from minadv.backend import to_host
+from minadv.distances import by_name
+from minadv.influence import ZeroInfluenceWarning
+from minadv.regularizers import AdD
+from tests.compare import assert_close
+from tests.foreign_model import example
+from tests.networks import Watched
+from tests.regularized import check, every_case, run
+
+SEARCHES = {
+    "greedy": {"adv_steps": 2},
+    "reselect": {"adv_steps": 2, "swaps": 1},
+    "exact": {},
+    "random": {"tries": 3},
+}
+CASES = {  # its only site is "z", its features are of one step, and its noise is a jitter
+    name: case
+    for name, case in every_case(None).items()
+    if not {"steps", "readout"} & set(case.net) and name != "AdD, last state"
+}
+
+
+def test_its_own_gradients(rng, put):
+    """If these were wrong, the tests below would say nothing about minadv."""
+    model, params, songs = example(rng, put)
+    m = put(rng.uniform(0.5, 1.5, (3, 4)))
+
+    def forward(params, m):
+        return model.body(params, songs, masks={"z": m}, noise=None)[0]
+
+    def backward(args, dfeatures):
+        _, _, cache = model.body(args["params"], songs, masks={"z": args["m"]}, noise=None)
+        grads = model.body_backward(args["params"], cache, dfeatures)
+        zeros = {"w": 0 * params.w, "c": 0 * params.c}
+        return {"params": type(params)(grads.params.A, grads.params.R, **zeros), "m": grads.masks["z"]}
+
+    gradcheck.check(forward, backward, {"params": params, "m": m}, rng=rng).raise_if_failed()
+
+
+@pytest.mark.parametrize("distance", ["js", "kl"])
+@pytest.mark.parametrize("search", SEARCHES)
+def test_every_search(search, distance, rng, put):
+    model, params, songs = example(rng, put, B=5, H=5)
+    watched = Watched(model)
+    trace = find_adversary(
+        watched, params, songs, rng=rng, delta=0.4, search=search, distance=distance, **SEARCHES[search]
+    )
+    assert len(watched.forward) == 1 + trace.passes.forward
+    assert trace.budgets == {"z": 2}
+    assert int(trace.flips["z"].max()) <= 2
+    f0, f1 = (model.body(params, songs, masks=masks, noise=None)[0] for masks in ({}, trace.eps))
+    assert_close(trace.d, model.compare(params, f0, f1, None, by_name(distance)).d)
+    best = find_adversary(model, params, songs, rng=rng, budgets=2, search="exact", distance=distance).d
+    assert (to_host(trace.d) <= to_host(best) + 1e-12).all()
+    assert float(trace.d.min()) > 0
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_regularizer(name, rng, put):
+    case = CASES[name]
+    model, params, songs = example(rng, put, jitter=0.3 if "input_dropout" in case.net else 0.0)
+    term, again = run(case, model, params, songs, rng)
+    assert_close((term.nll, term.value), (case.nll(again(params)), case.value(again(params))))
+    report = check(case, term, again, params, rng)
+    assert all(row.analytic > 1e-5 for row in report.rows), str(report)
+
+
+def test_its_noise_is_the_second_remedy_for_a_zero_map(rng, put):
+    net = example(rng, put, jitter=0.3)
+    with pytest.warns(ZeroInfluenceWarning):
+        AdD(budgets=2, init="base")(*net, rng=rng)
+    trace = AdD(budgets=2, init="base", share_noise=False)(*net, rng=rng).trace
+    assert np.abs(to_host(trace.im["z"])).min() > 0
