@@ -44,6 +44,14 @@ def expect_choice(name: str, given: Any, choices: Iterable[str]) -> None:
         raise ValueError(f"{name} is {given!r}, expected one of {', '.join(map(repr, allowed))}")
 
 
+def expect_same_module(params: Any, **records: Any) -> None:
+    """Raise TypeError for a state or cache of another cell: each cell's records live in its own module."""
+    for name, record in records.items():
+        if record is not None and type(record).__module__ != type(params).__module__:
+            given, expected = (f"{type(r).__module__}.{type(r).__name__}" for r in (record, params))
+            raise TypeError(f"{name} is a {given}, but params is a {expected}: expected both of one cell")
+
+
 def forward_inputs(
     params: Any, x: Array, state: Any, m: Array | None, valid: Array | None, *, blocks: int
 ) -> tuple[Any, int, int, int]:
@@ -51,6 +59,7 @@ def forward_inputs(
 
     ``blocks`` is the number of gates side by side in the columns of W, U and b.
     """
+    expect_same_module(params, state=state)
     named = {f"params.{name}": value for name, value in vars(params).items()}
     states = {} if state is None else {f"state.{name}": value for name, value in vars(state).items()}
     xp = namespace(**named, x=x, **states, m=m, valid=valid)
@@ -81,6 +90,7 @@ def forward_inputs(
 
 def backward_inputs(params: Any, cache: Any, dh: Array | None, dstate: Any) -> tuple[Any, int, int, int]:
     """Check what a cell's backward is given; returns the array module, T, B and H."""
+    expect_same_module(params, cache=cache, dstate=dstate)
     cache.slot.check(cache.ticket)
     x, H = cache.x, params.U.shape[0]
     T, B, _ = x.shape

@@ -58,7 +58,7 @@ class Report:
         return all(row.passed for row in self.rows)
 
     def __getitem__(self, name: str) -> Row:
-        return next(row for row in self.rows if row.name == name)
+        return {row.name: row for row in self.rows}[name]
 
     def __str__(self) -> str:
         lines = [f"gradient check, tolerance {self.tol:g}: {'passed' if self.passed else 'FAILED'}"]

@@ -8,10 +8,10 @@ A training loop::
         grads = lstm.backward(params, cache, dh)
         work.free_all()
 
-Each pass takes one slot and keeps it until the slot is freed and another pass takes it. What a pass returns lives in its
-slot too, ``h`` until the slot is taken again and ``Grads.hhat`` until the next backward: copy what must outlive it. Using
-a cache after its slot has been taken again raises `StaleCacheError`. Without a workspace each pass has a slot of its own,
-and nothing is ever stale; ``h`` is then still a view of the cache, so do not write into it before backward.
+Each pass takes one slot and keeps it until the slot is freed and another pass takes it. What a pass returns lives in
+its slot too, ``h`` until the slot is taken again and ``Grads.hhat`` until the next backward: copy what must outlive it.
+Using a cache after its slot has been taken again raises `StaleCacheError`. Without a workspace each pass has a slot of
+its own, and nothing is ever stale; ``h`` is then still a view of the cache: do not write into it before backward.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Slot:
         return buffer[:size].reshape(shape)
 
     def give(self, name: str, shape: tuple[int, ...], like: Array) -> Array:
-        """An array that is returned to the caller: a buffer of the slot if it belongs to a workspace, else a new one."""
+        """An array for the caller: a buffer of the slot if that belongs to a workspace, else a new array."""
         if self._pooled:
             return self.take(name, shape, like)
         fresh: Array = namespace(like).empty(shape, dtype=like.dtype)

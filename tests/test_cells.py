@@ -146,6 +146,15 @@ def test_backward_can_be_run_again(name, rng, put):
     assert_same_bits(backward(problem.dh), first)
 
 
+def test_two_backwards_share_nothing_they_return(name, rng, put):
+    problem = make(name, rng, put)
+    _, _, cache = problem.forward()
+    first = problem.cell.backward(problem.params, cache, problem.dh)
+    before = tree_map(lambda a: a.copy(), first)
+    problem.cell.backward(problem.params, cache, -problem.dh)
+    assert_same_bits(first, before)
+
+
 def test_the_last_state_is_a_copy(name, rng, put):
     problem = make(name, rng, put)
     h, state, _ = problem.forward()
@@ -161,3 +170,14 @@ def test_the_mask_does_not_touch_what_is_read_out(name, rng, put):
     plain, _, _ = problem.forward(m=None)
     assert_same_bits(masked[0], plain[0])
     assert float(abs(masked[1:] - plain[1:]).min()) > 0
+
+
+def test_records_of_another_cell_are_refused(name, rng, put):
+    """A cache of another cell can have all the right shapes, and would give nonsense."""
+    problem = make(name, rng, put)
+    other = make("lstm" if CELLS[name][0].__name__ != "minadv.lstm" else "gru", rng, put)
+    _, last, cache = other.forward()
+    with pytest.raises(TypeError, match=r"cache is a .*Cache, but params is a .*Params: expected both of one cell"):
+        problem.cell.backward(problem.params, cache, problem.dh)
+    with pytest.raises(TypeError, match=r"state is a .*State, but params"):
+        problem.forward(state=last)

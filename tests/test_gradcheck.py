@@ -144,3 +144,8 @@ def test_single_precision_is_refused(args, rng):
     single = {**args, "x": args["x"].astype(np.float32)}
     with pytest.raises(TypeError, match="x has dtype float32, expected float64 for finite differences"):
         gradcheck.check(forward, backward, single, rng=rng)
+
+
+def test_a_backward_that_returns_nothing_is_refused(rng):
+    with pytest.raises(ValueError, match="no gradients at all"):
+        gradcheck.check(lambda x: x, lambda args, dy: {}, {"x": np.ones(2)}, rng=rng)

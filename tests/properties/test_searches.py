@@ -79,9 +79,9 @@ def test_with_a_budget_for_every_unit_the_ball_holds_every_mask(cell, rng, put):
 def test_on_average_reselection_is_stronger_than_greed_and_greed_than_chance(put):
     """Not a theorem: the mean share of the maximum over a few hundred examples, one network for each seed."""
     shares = {"random": [], "greedy": [], "reselect": []}
-    for seed in range(5):
+    for seed in range(3):
         rng = np.random.default_rng(seed)
-        net = network(rng, put, H=10, B=40, T=5)
+        net = network(rng, put, H=8, B=100, T=5)
         most = to_host(find_adversary(*net, rng=rng, budgets=2, search="exact").d)
         for search, found in shares.items():
             trace = find_adversary(*net, rng=rng, budgets=2, search=search, adv_steps=2)

@@ -1,0 +1,40 @@
+"""Statements that are not theorems: each network still breaks the one it was made for, with the same numbers."""
+
+import numpy as np
+import pytest
+
+from minadv import counterexamples
+
+
+def test_a_quarter_of_fd_exceeds_el_for_kl():
+    broken = counterexamples.kl_counterexample(a=200)
+    assert broken.fails
+    assert broken.lower == pytest.approx(0.475, abs=5e-4)
+    assert broken.upper == pytest.approx(0.346, abs=5e-4)
+
+
+def test_and_by_any_factor():
+    """EL levels off at ½ log 2 while ¼ FD grows in proportion to a."""
+    found = [counterexamples.kl_counterexample(a) for a in 200 * 2.0 ** np.arange(8)]
+    ratios = [broken.lower / broken.upper for broken in found]
+    assert found[-1].upper == pytest.approx(np.log(2) / 2)
+    assert (np.diff(ratios) > 0).all()
+    assert ratios[-1] > 100
+    assert ratios[-1] / ratios[-2] == pytest.approx(2, rel=0.02)
+
+
+def test_for_small_a_the_inequality_still_holds():
+    assert not counterexamples.kl_counterexample(a=1.0).fails
+
+
+@pytest.mark.parametrize("distance", ["js", "kl"])
+def test_a_greedy_mask_can_lie_below_el(distance):
+    worst, share = counterexamples.greedy_counterexample(100, distance=distance)
+    assert worst.fails
+    assert 0.2 <= share <= 0.4
+
+
+def test_masks_outside_the_ball_can_be_further_away():
+    broken = counterexamples.ball_counterexample()
+    assert broken.fails
+    assert broken.lower > 1.2 * broken.upper
