@@ -99,6 +99,9 @@ def check(
     Raises TypeError for an argument that is not float64, ValueError for a gradient of the wrong shape.
     """
     args = dict(args)
+    for label, value in leaves(args):
+        if value.dtype.kind == "f" and value.dtype != np.float64:
+            raise TypeError(f"{label} has dtype {value.dtype}, expected float64 for finite differences")
     output = forward(**args)
     cotangent = tree_map(lambda a: same_place(rng.standard_normal(a.shape), a), output)
     gradients = backward(args, cotangent)
@@ -118,8 +121,6 @@ def check(
         analytic = dict(leaves(gradient))
         for leaf, value in leaves(args[name]):
             label = f"{name}.{leaf}" if leaf else name
-            if value.dtype != np.float64:
-                raise TypeError(f"{label} has dtype {value.dtype}, expected float64 for finite differences")
             if leaf not in analytic:
                 raise ValueError(f"backward returned no gradient for {label}")
             if analytic[leaf].shape != value.shape:

@@ -140,8 +140,8 @@ def backward(
 
     Cost: as forward, and again for the weights.
     """
-    x, h, c, m, valid, slot = cache.x, cache.h, cache.c, cache.m, cache.valid, cache.slot
     xp, T, B, H = backward_inputs(params, cache, dh, dstate)
+    x, h, c, m, valid, slot = cache.x, cache.h, cache.c, cache.m, cache.valid, cache.slot
     half = gates.lstm_half(H, x)  # (4H,)
     dz = slot.take("dz", (T, B, 4 * H), x)  # (T, B, 4H)
     dhhat = slot.give("dhhat", (T, B, H), x)  # (T, B, H)

@@ -120,8 +120,8 @@ def backward(
 
     Cost: as forward, and again for the weights.
     """
-    x, h, m, valid, slot = cache.x, cache.h, cache.m, cache.valid, cache.slot
     xp, T, B, H = backward_inputs(params, cache, dh, dstate)
+    x, h, m, valid, slot = cache.x, cache.h, cache.m, cache.valid, cache.slot
     dz = slot.take("dz", (T, B, H), x)  # (T, B, H)
     dhhat = slot.give("dhhat", (T, B, H), x)  # (T, B, H)
     dm = None if m is None else xp.zeros_like(m)  # (B, H)
