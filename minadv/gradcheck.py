@@ -100,8 +100,9 @@ def check(
     """
     args = dict(args)
     for label, value in leaves(args):
-        if value.dtype.kind == "f" and value.dtype != np.float64:
-            raise TypeError(f"{label} has dtype {value.dtype}, expected float64 for finite differences")
+        dtype = getattr(value, "dtype", None)
+        if dtype is not None and dtype.kind == "f" and dtype != np.float64:
+            raise TypeError(f"{label} has dtype {dtype}, expected float64 for finite differences")
     output = forward(**args)
     cotangent = tree_map(lambda a: same_place(rng.standard_normal(a.shape), a), output)
     gradients = backward(args, cotangent)

@@ -9,6 +9,7 @@ from minadv.backend import to_host
 from minadv.distances import by_name
 from minadv.influence import ZeroInfluenceWarning
 from minadv.regularizers import AdD
+from minadv.trees import leaves
 from tests.compare import assert_close
 from tests.foreign_model import example
 from tests.networks import Watched
@@ -68,8 +69,8 @@ def test_every_regularizer(name, rng, put):
     model, params, songs = example(rng, put, jitter=0.3 if "input_dropout" in case.net else 0.0)
     term, again = run(case, model, params, songs, rng)
     assert_close((term.nll, term.value), (case.nll(again(params)), case.value(again(params))))
-    report = check(case, term, again, params, rng)
-    assert all(row.analytic > 1e-5 for row in report.rows), str(report)
+    check(case, term, again, params, rng)
+    assert all(float(abs(g).max()) > 1e-4 for _, g in leaves(term.grads))
 
 
 def test_its_noise_is_the_second_remedy_for_a_zero_map(rng, put):

@@ -22,13 +22,13 @@ every_cell = pytest.mark.parametrize("cell", ["rnn", "lstm", "gru"])
 @pytest.mark.parametrize("name", CASES)
 def test_the_total_loss(cell, n_layers, valid, name, rng, xp, put):
     case = every_case(put(LAM))[name]
-    model, params, batch = network(rng, put, cell=cell, n_layers=n_layers, valid=valid, H=3, **case.net)
+    model, params, batch = network(rng, put, cell=cell, n_layers=n_layers, valid=valid, H=3, size=0.7, **case.net)
     term, again = run(case, model, params, batch, rng)
     assert_close((term.nll, term.value), (case.nll(again(params)), case.value(again(params))))
     several = {} if xp is np else {"directions": 1}  # CuPy without a GPU is slow; the arithmetic is the same
     report = check(case, term, again, params, rng, elementwise=0, **several)
     assert len(report.rows) == len(list(leaves(params)))
-    assert all(row.analytic > 1e-5 for row in report.rows), str(report)
+    assert all(float(abs(g).max()) > 1e-4 for _, g in leaves(term.grads))
 
 
 @pytest.mark.parametrize("name", CASES)

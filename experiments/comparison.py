@@ -1,0 +1,263 @@
+r"""Methods against each other on sequential images: the machinery of `table1` and `digits`.
+
+Every method gets the same number of settings in a search on validation data (one seed), recorded; the best goes on to
+all seeds. Runs are ordinary runs of minadv in folders of their own, so that a comparison that is killed goes on where
+it stopped when the same command is given again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from experiments import reporting
+from minadv.data import images
+from minadv.data.sequences import By, as_sequences
+from minadv.models.classifier import Classifier
+from minadv.regularizers import FD, VD, AdD, Plain, Regularizer
+from minadv.training.clip import Clip
+from minadv.training.loop import Recipe
+from minadv.training.optimizers import Adam, RMSProp
+from minadv.training.runs import fit
+from minadv.training.schedules import RampDown, RampUp
+from minadv.training.task import evaluate
+
+METHODS = ("none", "VD", "FD", "AdD K=1", "AdD K=2", "AdD reselect")
+
+PAPER = {  # Table 1, test error %, ten runs
+    "none": ("1.018 ± .165", "9.924 ± .307"),
+    "VD": (".721 ± .111", "5.218 ± .132"),
+    "FD": (".720 ± .061", "5.121 ± .121"),
+    "AdD K=1": (".705 ± .047", "5.046 ± .067"),
+    "AdD K=2": (".644 ± .046", "5.030 ± .065"),
+    "AdD reselect": ("", ""),
+}
+
+
+@dataclass(frozen=True)
+class Preset:
+    """One size of the comparison."""
+
+    name: str
+    images: str
+    by: By
+    pool: int
+    n_hidden: int
+    epochs: float
+    seeds: int
+    optimizer: str = "adam"
+    lr: float = 1e-2
+    batch: int = 100
+    tasks: tuple[str, ...] = ("s", "p")
+    search: bool = True
+    about: str = ""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run: a method in one setting, a task, a seed. Strength is p or delta."""
+
+    preset: Preset
+    method: str
+    task: str
+    seed: int
+    strength: float
+    weight: float
+    part: str  # "search" or "final"
+    root: Path
+    data_dir: str | None
+
+    @property
+    def folder(self) -> Path:
+        name = f"{self.task}-{self.method}-{self.strength:g}-{self.weight:g}-seed{self.seed}".replace(" ", "_")
+        return self.root / self.preset.name / self.part / name
+
+
+def settings(method: str, n_hidden: int) -> list[tuple[float, float]]:
+    """The four settings (strength, weight) that each method is tried in; the first is the paper's."""
+    if method == "none":
+        return [(0.0, 0.0)]
+    if method == "VD":
+        return [(0.1, 0.0), (0.05, 0.0), (0.2, 0.0), (0.3, 0.0)]
+    if method == "FD":
+        return [(0.1, 1.0), (0.2, 1.0), (0.1, 0.3), (0.1, 3.0)]
+    small = max(0.03, 3 / n_hidden)  # at least three units
+    return [(small, 1.0), (2 * small, 1.0), (small, 0.3), (small, 3.0)]
+
+
+def regularizer(job: Job) -> Regularizer:
+    """The regularizer of a job."""
+    if job.method == "none":
+        return Plain()
+    if job.method == "VD":
+        return VD(p=job.strength)
+    if job.method == "FD":
+        return FD(p=job.strength)
+    if job.method == "AdD reselect":
+        return AdD(delta=job.strength, adv_steps=2, search="reselect")
+    return AdD(delta=job.strength, adv_steps=int(job.method[-1]))
+
+
+def work(job: Job) -> dict[str, Any]:
+    """Train (or find trained) one network; its errors on validation and test, with the weights of the last step."""
+    done = job.folder / "result.json"
+    if done.exists():
+        found: dict[str, Any] = json.loads(done.read_text())
+        return found
+    data = load(job.preset, job.task, job.data_dir)
+    model = Classifier(data.train.x.shape[2], job.preset.n_hidden, data.classes)
+    per_epoch = len(data.train) // job.preset.batch
+    kind = {"adam": Adam, "rmsprop": RMSProp}[job.preset.optimizer]
+    recipe = Recipe(
+        steps=round(job.preset.epochs * per_epoch),
+        optimizer=kind(job.preset.lr),
+        clip=Clip(1.0),
+        lr_schedule=RampDown(job.preset.epochs, job.preset.epochs / 5),
+        weight=job.weight,
+        weight_schedule=RampUp(job.preset.epochs / 5),
+    )
+    run = fit(
+        model,
+        data,
+        regularizer=regularizer(job),
+        recipe=recipe,
+        batch_size=job.preset.batch,
+        seed=job.seed,
+        out=job.folder,
+        resume=True,
+    )
+    result = {
+        "method": job.method,
+        "task": job.task,
+        "seed": job.seed,
+        "strength": job.strength,
+        "weight": job.weight,
+        "valid": evaluate(model, run.last, data.valid),
+        "test": evaluate(model, run.last, data.test),
+        "curve": [(r["epoch"], r["valid_error"]) for r in run.records],
+    }
+    reporting.write_json(done, result)
+    return result
+
+
+def load(preset: Preset, task: str, data_dir: str | None) -> images.Images:
+    """The preset's images as sequences, in scanline ("s") or permuted ("p") order."""
+    loaded = images.load(preset.images, data_dir=data_dir)
+    return as_sequences(loaded, by=preset.by, pool=preset.pool, permute=task == "p")
+
+
+def compare(
+    preset: Preset, *, methods: Sequence[str], seeds: int, workers: int, root: Path, data_dir: str | None
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Search settings on validation data, then run all seeds; returns the results of both."""
+    first = Job(preset, "", "", SEARCH_SEED, 0.0, 0.0, "search", root, data_dir)
+    trials = [
+        replace(first, method=method, task=task, strength=strength, weight=weight)
+        for method in methods
+        for task in preset.tasks
+        for strength, weight in settings(method, preset.n_hidden)
+        if preset.search and len(settings(method, preset.n_hidden)) > 1
+    ]
+    searched = reporting.run_all(work, trials, workers=workers, title=f"{preset.name}: settings") if trials else []
+    jobs = []
+    for seed in range(seeds):
+        for method in methods:
+            for task in preset.tasks:
+                strength, weight = best_setting(searched, method, task) or settings(method, preset.n_hidden)[0]
+                one = replace(first, method=method, task=task, strength=strength, weight=weight)
+                jobs.append(replace(one, seed=seed, part="final"))
+    return searched, reporting.run_all(work, jobs, workers=workers, title=f"{preset.name}: seeds")
+
+
+SEARCH_SEED = 1000
+
+
+def best_setting(searched: Sequence[dict[str, Any]], method: str, task: str) -> tuple[float, float] | None:
+    """The setting of least validation error, then of least validation loss."""
+    found = [r for r in searched if r["method"] == method and r["task"] == task]
+    if not found:
+        return None
+    best = min(found, key=lambda r: (r["valid"]["error"], r["valid"]["loss"]))
+    return best["strength"], best["weight"]
+
+
+def errors(results: Sequence[dict[str, Any]], method: str, task: str) -> list[float]:
+    """Test errors by seed."""
+    chosen = sorted((r["seed"], r["test"]["error"]) for r in results if (r["method"], r["task"]) == (method, task))
+    return [error for _, error in chosen]
+
+
+def table(preset: Preset, results: Sequence[dict[str, Any]], methods: Sequence[str]) -> str:
+    """Mean ± standard deviation by method and task, with paired tests against none and against FD."""
+    rows = []
+    for method in methods:
+        cells = [method]
+        for task in preset.tasks:
+            mine = errors(results, method, task)
+            setting = next((r for r in results if (r["method"], r["task"]) == (method, task)), None)
+            chosen = "" if setting is None or method == "none" else f"{setting['strength']:g}, {setting['weight']:g}"
+            cells += [reporting.spread(mine), chosen]
+            cells += [p_value(mine, errors(results, other, task)) for other in ("none", "FD")]
+        rows.append([*cells, *PAPER[method]])
+    head = ["method"]
+    for task in preset.tasks:
+        head += [f"{task}: test error %", "p or δ, weight", "p vs none", "p vs FD"]
+    return reporting.markdown([*head, "paper sMNIST", "paper pMNIST"], rows)
+
+
+def p_value(mine: Sequence[float], other: Sequence[float]) -> str:
+    """Two-sided Wilcoxon signed-rank test over seeds, where there are enough of them to mean anything."""
+    if len(mine) < 5 or len(mine) != len(other) or np.array_equal(mine, other):
+        return ""
+    return f"{stats.wilcoxon(mine, other).pvalue:.3f}"
+
+
+def verdict(preset: Preset, results: Sequence[dict[str, Any]], methods: Sequence[str]) -> str:
+    """Which order came out, with what significance, and whether the stronger search helped."""
+    lines = []
+    for task in preset.tasks:
+        means = {m: float(np.mean(errors(results, m, task))) for m in methods}
+        order = sorted(methods, key=lambda m: means[m])
+        lines.append(f"- {task}: " + " < ".join(f"{m} ({means[m]:.2f})" for m in order) + ".")
+        for one, other in (("AdD K=1", "none"), ("AdD K=1", "FD"), ("AdD K=2", "AdD K=1"), ("AdD reselect", "AdD K=2")):
+            if one in means and other in means:
+                gap = means[one] - means[other]
+                p = p_value(errors(results, one, task), errors(results, other, task))
+                sign = "lower" if gap < 0 else "higher" if gap > 0 else "the same"
+                lines.append(
+                    f"  - {one} against {other}: {abs(gap):.2f} points {sign}"
+                    + (f" (Wilcoxon p = {p})" if p else " (too few seeds for a test)")
+                )
+    return "\n".join(lines)
+
+
+def figure(preset: Preset, results: Sequence[dict[str, Any]], methods: Sequence[str]) -> Any:
+    """Test errors of every seed, and mean validation curves."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    drawn, axes = plt.subplots(2, len(preset.tasks), figsize=(5.5 * len(preset.tasks), 7), squeeze=False)
+    for column, task in enumerate(preset.tasks):
+        for n, method in enumerate(methods):
+            seen = errors(results, method, task)
+            axes[0, column].plot([n] * len(seen), seen, "o", alpha=0.5, color=f"C{n}")
+            axes[0, column].plot(n, np.mean(seen), "_", markersize=24, color=f"C{n}")
+            curves = [r["curve"] for r in results if (r["method"], r["task"]) == (method, task)]
+            epochs = [epoch for epoch, _ in curves[0]]
+            axes[1, column].plot(
+                epochs, np.mean([[e for _, e in c] for c in curves], axis=0), label=method, color=f"C{n}"
+            )
+        axes[0, column].set_xticks(range(len(methods)), methods, rotation=20)
+        axes[0, column].set(title=f"{preset.name}, {task}", ylabel="test error %")
+        axes[1, column].set(xlabel="epoch", ylabel="validation error %", yscale="log")
+        axes[1, column].legend(fontsize=8)
+    drawn.tight_layout()
+    return drawn

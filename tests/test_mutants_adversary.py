@@ -1,0 +1,19 @@
+"""The suite notices mistakes in the search, the regularizers and the bounds too."""
+
+import numpy as np
+import pytest
+
+from tests.mutants import TESTS_FAILED, run
+from tests.mutants_adversary import MUTANTS
+
+
+@pytest.fixture(autouse=True)
+def once(xp):
+    if xp is not np:
+        pytest.skip("the mutants are of text that both backends share: running them on NumPy is enough")
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: f"{mutant.file}: {mutant.name}")
+def test_mutant_is_caught(mutant):
+    result = run(mutant, [mutant.caught_by])
+    assert result.returncode == TESTS_FAILED, f"exit code {result.returncode}\n{result.stdout}{result.stderr}"
