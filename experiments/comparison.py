@@ -72,6 +72,7 @@ class Job:
     part: str  # "search" or "final"
     root: Path
     data_dir: str | None
+    track: bool = False  # log the mean adversarial mask of each epoch
 
     @property
     def folder(self) -> Path:
@@ -131,6 +132,7 @@ def work(job: Job) -> dict[str, Any]:
         seed=job.seed,
         out=job.folder,
         resume=True,
+        track={"budgets": max(3, int(0.03 * model.n_hidden)), "adv_steps": 2, "keep": "last"} if job.track else None,
     )
     result = {
         "method": job.method,
