@@ -132,6 +132,7 @@ def work(job: Job) -> dict[str, Any]:
         seed=job.seed,
         out=job.folder,
         resume=True,
+        about=about_data(job),
         track={"budgets": max(3, int(0.03 * model.n_hidden)), "adv_steps": 2, "keep": "last"} if job.track else None,
     )
     result = {
@@ -146,6 +147,13 @@ def work(job: Job) -> dict[str, Any]:
     }
     reporting.write_json(done, result)
     return result
+
+
+def about_data(job: Job) -> dict[str, Any]:
+    """What the command line needs to know of a run's data, so that ``minadv show`` and the rest work on these runs."""
+    preset = job.preset
+    read = {"by": preset.by, "pool": preset.pool, "permuted": job.task == "p", "dtype": "float32"}
+    return {"task": preset.name, "images": preset.images, "data_dir": job.data_dir, **read}
 
 
 def load(preset: Preset, task: str, data_dir: str | None) -> images.Images:

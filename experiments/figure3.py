@@ -1,12 +1,12 @@
 r"""Figure 3: what adversarial dropout training does to the sub-networks.
 
 (a) Histograms of the test accuracy of sub-networks: random masks (p = 0.03, one mask for the whole test set a draw) and
-adversarial ones (δ = 0.03, K = 2, a mask per example, a fresh random start a draw), for networks trained with VD, FD and
-AdD. (b) The mean adversarial mask over test images, epoch by epoch.
+adversarial ones (δ = 0.03, K = 2, a mask per example, a fresh random start a draw), for networks trained with VD, FD
+and AdD. (b) The mean adversarial mask over test images, epoch by epoch.
 
 ``python -m experiments.figure3`` trains the networks as runs of minadv (resumable, like `table1`) and writes
-figure3-PRESET.json, .md and .png under experiments/results. The paper draws 500 masks on all of MNIST; the defaults here
-are smaller and stand in the results.
+figure3-PRESET.json, .md and .png under experiments/results. The paper draws 500 masks on all of MNIST; the defaults
+here are smaller and stand in the results.
 """
 
 from __future__ import annotations

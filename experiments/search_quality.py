@@ -134,7 +134,7 @@ def figure(results: Sequence[dict[str, Any]]) -> Any:
         axis.set(title=group, xlabel="passes beside the base pass", xscale="log", ylim=(0, 1.03))
         axis.grid(alpha=0.3)
     axes[0, 0].set_ylabel(f"share of the exact maximum of D, {BUDGET} flips")
-    axes[0, -1].legend(fontsize=7, loc="lower right")
+    axes[0, -1].legend(fontsize=8, loc="center left", bbox_to_anchor=(1.02, 0.5))
     return drawn
 
 

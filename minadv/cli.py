@@ -6,11 +6,14 @@ Errors a user can mend are one line on standard error and exit code 2; training 
 from __future__ import annotations
 
 import argparse
+import math
+import os
 import sys
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import NoReturn, TypeAlias
 
 from minadv import __version__
+from minadv.backend import BackendError
 from minadv.commands import doctor, inspecting, tasks, training
 from minadv.distances import DISTANCES
 from minadv.gradcheck import GradientError
@@ -18,7 +21,14 @@ from minadv.models.cells import CELLS
 from minadv.training.checkpoints import CheckpointError
 from minadv.training.loop import Interrupted, TrainingError
 
-Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line: the usage of ``train`` alone would fill the screen."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -30,15 +40,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     try:
         args.work(args)
+        sys.stdout.flush()
     except Interrupted as said:
         print(f"\nminadv: {said}", file=sys.stderr)
         return 130
     except KeyboardInterrupt:
         return 130
+    except BrokenPipeError:  # whoever read the output, such as head, has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     except (TrainingError, GradientError) as error:
         print(f"minadv: {error}", file=sys.stderr)
         return 1
-    except (ValueError, TypeError, OSError, ImportError, CheckpointError) as error:
+    except (ValueError, TypeError, OSError, ImportError, BackendError, CheckpointError) as error:
         print(f"minadv: {error}", file=sys.stderr)
         return 2
     return 0
@@ -46,9 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def build_parser() -> argparse.ArgumentParser:
     """All commands and options."""
-    parser = argparse.ArgumentParser(
-        prog="minadv", description="Adversarial dropout for recurrent neural networks, on NumPy and CuPy."
-    )
+    parser = Parser(prog="minadv", description="Adversarial dropout for recurrent neural networks, on NumPy and CuPy.")
     parser.add_argument("--version", action="version", version=f"minadv {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     _train(commands)
@@ -76,7 +88,7 @@ def _train(commands: Commands) -> None:
     run = parser.add_argument_group("the run")
     run.add_argument("--out", metavar="RUN", help="folder to write (default: runs/TASK-METHOD-seedN)")
     run.add_argument("--resume", metavar="RUN", help="go on with a run that was stopped or killed")
-    run.add_argument("--seed", type=int, default=0, help="of weights, data order and masks")
+    run.add_argument("--seed", type=_seed, default=0, metavar="N", help="of weights, data order and masks")
     run.add_argument("--dtype", choices=("float32", "float64"), default="float32", help="of all numbers")
     run.add_argument("--device", choices=("auto", "cpu", "gpu"), default="auto", help="auto: the GPU if it works")
     run.add_argument("--eval-every", type=_positive, metavar="N", help="steps between evaluations (default: an epoch)")
@@ -107,17 +119,19 @@ def _train(commands: Commands) -> None:
     method.add_argument("--search", choices=("greedy", "reselect", "random"), default="greedy", help="(add)")
     method.add_argument("--rule", choices=("strict", "paper", "authors"), default="strict", help="of the flip (add)")
     method.add_argument("--scale", choices=("none", "kept"), default="none", help="of the adversarial mask (add)")
-    method.add_argument("--weight", type=float, default=1.0, help="of the regularizer")
-    method.add_argument("--ramp-up", type=float, metavar="EPOCHS", help="of that weight (default: the task's)")
+    method.add_argument("--weight", type=_zero_or_more, default=1.0, help="of the regularizer")
+    method.add_argument("--ramp-up", type=_zero_or_more, metavar="EPOCHS", help="of that weight (default: the task's)")
 
     steps = parser.add_argument_group("optimisation")
-    steps.add_argument("--epochs", type=_amount, help="passes over the data (default: the task's)")
-    steps.add_argument("--train-steps", type=_positive, metavar="N", help="steps, instead of epochs")
+    length = steps.add_mutually_exclusive_group()
+    length.add_argument("--epochs", type=_amount, help="passes over the data (default: the task's)")
+    length.add_argument("--train-steps", type=_positive, metavar="N", help="steps, instead of epochs")
     steps.add_argument("--batch", type=_positive, default=100, metavar="B", help="sequences a step")
     steps.add_argument("--optimizer", choices=("adam", "rmsprop", "sgd"), help="(default: the task's)")
     steps.add_argument("--lr", type=_amount, help="learning rate (default: the task's)")
-    steps.add_argument("--clip", type=float, default=1.0, help="limit of the gradient; 0: none")
+    steps.add_argument("--clip", type=_zero_or_more, default=1.0, help="limit of the gradient; 0: none")
     steps.add_argument("--clip-how", choices=("norm", "value"), default="norm", help="what the limit is of")
+    parser.set_defaults(defaults=vars(parser.parse_args([])))  # to see what was given beside --resume
 
 
 def _eval(commands: Commands) -> None:
@@ -138,7 +152,7 @@ def _attack(commands: Commands) -> None:
     parser.add_argument("--scale", choices=("none", "kept"), default="none", help="of the mask")
     parser.add_argument("--examples", type=_positive, default=1000, metavar="N", help="test sequences")
     parser.add_argument("--max-masks", type=_positive, default=20_000, metavar="N", help="most that exact may run")
-    parser.add_argument("--seed", type=int, default=0, help="of the random starts")
+    parser.add_argument("--seed", type=_seed, default=0, metavar="N", help="of the random starts")
 
 
 def _predict(commands: Commands) -> None:
@@ -179,16 +193,28 @@ def _run(parser: argparse.ArgumentParser) -> None:
 
 
 def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a positive whole number")
-    return value
+    return int(_number(text, int, 1, "a positive whole number"))
+
+
+def _seed(text: str) -> int:
+    return int(_number(text, int, 0, "zero or a positive whole number"))
+
+
+def _zero_or_more(text: str) -> float:
+    return _number(text, float, 0, "zero or a positive number")
 
 
 def _amount(text: str) -> float:
-    value = float(text)
-    if not value > 0:
-        raise argparse.ArgumentTypeError(f"{text} is not a positive number")
+    return _number(text, float, math.ulp(0), "a positive number")
+
+
+def _number(text: str, kind: type[int] | type[float], least: float, expected: str) -> float:
+    try:
+        value = kind(text)
+    except ValueError:
+        value = math.nan
+    if not least <= value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is not {expected}")
     return value
 
 

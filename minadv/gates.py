@@ -12,6 +12,18 @@ from __future__ import annotations
 from minadv.backend import Array, namespace
 
 
+def flush_vanished(*gradients: Array) -> None:
+    r"""Set to zero, in place, what is too small to matter: below :math:`10^{-31}` in single precision.
+
+    A gradient that only ever shrinks, such as that of the cell of a masked unit, would otherwise decay into subnormal
+    numbers and stay there for good, where a processor multiplies many times more slowly. Called every few steps.
+    """
+    for gradient in gradients:
+        xp = namespace(gradient)
+        info = xp.finfo(gradient.dtype)
+        gradient *= xp.abs(gradient) > float(info.tiny / info.eps)
+
+
 def rnn_step(z: Array, *, h: Array) -> None:
     r""":math:`h = \tanh z`."""
     namespace(z).tanh(z, out=h)

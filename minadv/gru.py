@@ -142,6 +142,8 @@ def backward(
     dleak = xp.empty((B, H), x.dtype)
 
     for t in range(T, 0, -1):
+        if t % 16 == 0:
+            gates.flush_vanished(dh_t)
         if dh is not None:
             dh_t += dh[t - 1]
         carried = None if valid is None else xp.where(valid[t - 1, :, None], 0, dh_t)  # past the cell, over padding

@@ -150,6 +150,8 @@ def backward(
     dc_t = xp.zeros((B, H), x.dtype) if dstate is None else dstate.c.copy()
 
     for t in range(T, 0, -1):
+        if t % 16 == 0:
+            gates.flush_vanished(dh_t, dc_t)
         if dh is not None:
             dh_t += dh[t - 1]
         carried = None if valid is None else xp.where(valid[t - 1, :, None], 0, dh_t)  # past the cell, over padding

@@ -18,13 +18,13 @@ def curves(records: Sequence[dict[str, Any]]) -> Any:
     plt = _pyplot()
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.6))
     epochs = [r["epoch"] for r in records]
-    left.plot(epochs, [r["train_loss"] for r in records], label="training NLL")
-    left.plot(epochs, [r["valid_loss"] for r in records], label="validation NLL")
+    left.plot(epochs, [r["train_loss"] for r in records], ".-", label="training NLL")
+    left.plot(epochs, [r["valid_loss"] for r in records], ".-", label="validation NLL")
     if any(r["regularizer"] for r in records):
-        left.plot(epochs, [r["regularizer"] for r in records], label="regularizer")
+        left.plot(epochs, [r["regularizer"] for r in records], ".-", label="regularizer")
     left.set(xlabel="epoch", yscale="log")
     left.legend()
-    right.plot(epochs, [r["valid_error"] for r in records], color="tab:red")
+    right.plot(epochs, [r["valid_error"] for r in records], ".-", color="tab:red")
     right.set(xlabel="epoch", ylabel="validation error %")
     for axis in (left, right):
         axis.grid(alpha=0.3)
@@ -56,7 +56,9 @@ def masks_by_epoch(records: Sequence[dict[str, Any]]) -> Any:
     site = next(iter(records[0]["valid_mean_mask"]))
     rows = np.array([r["valid_mean_mask"][site] for r in records])
     figure, axis = plt.subplots(figsize=(10, 4))
-    extent = (-0.5, rows.shape[1] - 0.5, records[-1]["epoch"], records[0]["epoch"])
+    first, last = records[0]["epoch"], records[-1]["epoch"]
+    half = (last - first) / (2 * len(rows) - 2) if len(rows) > 1 else first / 2  # a row's middle is its epoch
+    extent = (-0.5, rows.shape[1] - 0.5, last + half, first - half)
     shown = axis.imshow(rows, aspect="auto", cmap="viridis", vmax=1, extent=extent, interpolation="nearest")
     axis.set(title=f"mean adversarial mask, {site}", xlabel="unit", ylabel="epoch")
     figure.colorbar(shown, ax=axis, label="share of examples that keep the unit")

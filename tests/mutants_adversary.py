@@ -70,7 +70,7 @@ TABLE = {
             "tally.add_nll(base, on.likelihood)",
             GRADIENTS,
         ),
-        ("likelihood taken twice", "share, likelihood=0.0))", "share))", GRADIENTS),
+        ("likelihood taken twice", "share, likelihood=0.0))", "share))", TERMS),
         ("start on the last step", "steps < steps.max(axis=0)", "steps <= steps.max(axis=0)", INPUTS),
         ("a norm for each step", "(unit * unit).sum(axis=(0, 2)", "(unit * unit).sum(axis=2", INPUTS),
         ("other noise in the last pass", "adversarial = on.run(m, noise=noise)", "adversarial = on.run(m)", TERMS),

@@ -1,7 +1,5 @@
 """The search with several sites, other rules, noise, states, and the warning for a budget of one."""
 
-import warnings
-
 import numpy as np
 import pytest
 
@@ -152,6 +150,4 @@ def test_a_budget_of_one_is_fine_without_a_random_start(options, rng, put):
     model, params, batch = network(rng, put, I=8, input_dropout=0.5)
     if options.pop("independent", False):
         options |= {"noise": model.noise(rng, batch), "adv_noise": model.noise(rng, batch)}
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        find_adversary(model, params, batch, rng=rng, budgets=1, **options)
+    find_adversary(model, params, batch, rng=rng, budgets=1, **options)  # a warning would be an error

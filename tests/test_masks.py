@@ -87,7 +87,7 @@ def test_budget(delta, H, flips):
 
 @pytest.mark.parametrize("H", range(1, 60))
 def test_a_share_of_k_units_allows_k_flips(H):
-    """floor(k / H * H) would lose a flip to rounding, at H = 49 for one."""
+    """floor(k / H * H) would lose a flip to rounding, at H = 22 for one."""
     assert [masks.budget(k / H, H) for k in range(1, H + 1)] == list(range(1, H + 1))
 
 

@@ -13,6 +13,11 @@ def once(xp):
         pytest.skip("the mutants are of text that both backends share: running them on NumPy is enough")
 
 
+def test_the_copy_without_a_mutant_passes():
+    result = run(None, sorted({mutant.caught_by for mutant in MUTANTS}))
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: f"{mutant.file}: {mutant.name}")
 def test_mutant_is_caught(mutant):
     result = run(mutant, [mutant.caught_by])

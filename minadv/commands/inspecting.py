@@ -12,6 +12,7 @@ import numpy as np
 from minadv import masks
 from minadv.adversary import find_adversary
 from minadv.backend import Array
+from minadv.checks import expect_shape
 from minadv.commands import tasks
 from minadv.data.batches import in_order, take
 from minadv.data.images import Images, Split
@@ -76,10 +77,11 @@ def accuracy(run: runs.Run, split: Split) -> float:
 
 def predict(args: argparse.Namespace) -> None:
     """Class and probability of each image, a line each: of a .npy file, or of the test images."""
-    run, data = open_run(args)
     if args.images is None:
+        run, data = open_run(args)
         x, labels = data.test.x[: args.examples], data.test.y[: args.examples]
     else:
+        run = runs.load(args.run)
         x, labels = _images(Path(args.images), run), None
     p = run.predict(x)
     print("image\tclass\tprobability" + ("\tlabel" if labels is not None else ""))
@@ -95,13 +97,17 @@ def _images(path: Path, run: runs.Run) -> Array:
     except (OSError, ValueError) as error:
         raise ValueError(f"cannot read {path} as an array: {error}") from error
     about = run.config["about"]
-    if images.ndim != 3:
-        raise ValueError(f"{path} holds an array of shape {images.shape}, expected (N, rows, columns)")
-    images = images.astype(about["dtype"]) / (255 if images.dtype == np.uint8 else 1)
-    x = sequences(images, by=about["by"], pool=about["pool"], permute=about["permuted"])
-    if x.shape[2] != run.model.n_in:
-        raise ValueError(f"{path} gives {x.shape[2]} inputs a step, expected {run.model.n_in}")
-    return x
+    if "images" not in about:
+        raise ValueError(f"{run.path} was made in Python and does not say how it reads images: predict there")
+    side = 8 if about["images"] == "digits" else 28
+    if not isinstance(images, np.ndarray) or images.dtype.kind not in "uif":
+        raise ValueError(f"{path} holds no array of numbers, expected images (N, {side}, {side})")
+    expect_shape(str(path), images, ("N", side, side), f"as in {about['images']}")
+    images = images / 255 if images.dtype == np.uint8 else images
+    if not (images.min() >= 0 and images.max() <= 1):
+        span = f"from {images.min():g} to {images.max():g}"
+        raise ValueError(f"{path} holds values {span}, expected bytes (uint8), or numbers from 0 to 1")
+    return sequences(images.astype(about["dtype"]), by=about["by"], pool=about["pool"], permute=about["permuted"])
 
 
 def show(args: argparse.Namespace) -> None:

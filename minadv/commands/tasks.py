@@ -43,6 +43,8 @@ METHODS = ("none", "vd", "el", "fd", "pi", "add")
 
 def load_data(about: dict[str, Any]) -> images.Images:
     """The sequences of a run, from what its configuration says of them."""
+    if "images" not in about:
+        raise ValueError("this run was made in Python and does not say where its data is: go on with it there")
     loaded = images.load(about["images"], data_dir=about["data_dir"], dtype=about["dtype"])
     return as_sequences(loaded, by=about["by"], pool=about["pool"], permute=about["permuted"])
 
@@ -68,7 +70,8 @@ def model(args: argparse.Namespace, data: images.Images) -> Classifier:
 
 
 def regularizer(args: argparse.Namespace) -> Regularizer:
-    """The regularizer that the options describe."""
+    """The regularizer that the options describe; errors come here rather than at the first step."""
+    masks.expect_probability(args.p)
     if args.method == "none":
         return Plain()
     if args.method == "vd":
@@ -77,7 +80,7 @@ def regularizer(args: argparse.Namespace) -> Regularizer:
         return EL(p=args.p, distance=args.distance)
     if args.method in ("fd", "pi"):
         return (FD if args.method == "fd" else Pi)(p=args.p, distance=args.distance)
-    masks.budget(args.delta, args.hidden)  # an error here rather than at the first step
+    masks.budget(args.delta, args.hidden)
     return AdD(
         delta=args.delta,
         adv_steps=args.adv_steps,
@@ -101,7 +104,7 @@ def recipe(args: argparse.Namespace, per_epoch: int) -> Recipe:
         clip=None if args.clip == 0 else Clip(args.clip, args.clip_how),
         lr_schedule=RampDown(length, min(length, length * preset.ramp_down / preset.epochs)),
         weight=args.weight,
-        weight_schedule=RampUp(preset.ramp_up if args.ramp_up is None else args.ramp_up),
+        weight_schedule=RampUp(length * preset.ramp_up / preset.epochs if args.ramp_up is None else args.ramp_up),
         eval_every=args.eval_every,
         checkpoint_every=args.checkpoint_every,
         patience=args.patience,

@@ -12,17 +12,19 @@ from minadv.backend import choose_device
 from minadv.commands import tasks
 from minadv.training import runs
 from minadv.training.config import build
+from minadv.training.loop import Interrupted
 from minadv.training.task import evaluate
 
 
 def train(args: argparse.Namespace) -> None:
     """A new run, or an old one to its end."""
-    if args.resume:
+    if args.resume is not None:
         _resume(Path(args.resume), args)
         return
     if args.task is None:
         raise ValueError(f"give a task, one of {', '.join(tasks.PRESETS)}, or --resume RUN")
     out = Path(args.out or f"runs/{args.task}-{args.method}-seed{args.seed}")
+    runs.expect_free(out)
     about = tasks.about_data(args)
     regularizer = tasks.regularizer(args)
     data = tasks.load_data(about)
@@ -45,6 +47,12 @@ def train(args: argparse.Namespace) -> None:
 
 
 def _resume(path: Path, args: argparse.Namespace) -> None:
+    """Go on as the run was configured; only where its data is and where to compute may be said anew."""
+    free = ("resume", "data_dir", "device")
+    fixed = [name for name, value in args.defaults.items() if name not in free and getattr(args, name) != value]
+    if fixed:
+        given = ", ".join("TASK" if name == "task" else f"--{name.replace('_', '-')}" for name in fixed)
+        raise ValueError(f"--resume goes on with the settings of the run: leave out {given}")
     config = runs.read_config(path)
     if runs.is_finished(path):
         print(f"{path} is finished: nothing to resume")
@@ -59,7 +67,7 @@ def _resume(path: Path, args: argparse.Namespace) -> None:
         recipe=runs.build_recipe(config["recipe"]),
         batch_size=config["batch_size"],
         seed=config["seed"],
-        device=config["device"],
+        device=config["device"] if args.device == "auto" else args.device,
         out=path,
         resume=True,
         about=about,
@@ -73,7 +81,10 @@ def _fit(model: Any, data: Any, *, device: str, **options: Any) -> runs.Run:
     _say(f"device: {chosen.why}")
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=UserWarning, module="minadv.adversary")
-        return runs.fit(model, data, device=chosen, on_evaluation=_show, **options)
+        try:
+            return runs.fit(model, data, device=chosen, on_evaluation=_show, **options)
+        except Interrupted as said:
+            raise Interrupted(f"{said}; go on with: minadv train --resume {options['out']}") from None
 
 
 def _show(record: dict[str, Any]) -> None:
@@ -107,7 +118,8 @@ def evaluation(args: argparse.Namespace) -> None:
     data = tasks.load_data(about)
     params = run.last if args.last else run.params
     metrics = evaluate(run.model, params, getattr(data, args.part))
-    print(f"{args.part} error {metrics['error']:.2f} %, loss {metrics['loss']:.4f} ({len(getattr(data, args.part)):,})")
+    n = len(getattr(data, args.part))
+    print(f"{args.part} error {metrics['error']:.2f} %, loss {metrics['loss']:.4f} ({n:,} sequences)")
 
 
 def _say(text: str) -> None:

@@ -78,11 +78,18 @@ def start(path: Path, first: Record) -> None:
 
 
 def append(path: Path, record: Record) -> None:
-    """Add one record and flush it to the disk; it must say which step it belongs to."""
-    with path.open("ab") as file:
-        file.write(_line(record))
-        file.flush()
-        os.fsync(file.fileno())
+    """Add one record and flush it to the disk; it must say which step it belongs to.
+
+    Raises LogError if the disk is full; what then stands there of the line, the next `rewind` removes.
+    """
+    line = _line(record)
+    try:
+        with path.open("ab") as file:
+            file.write(line)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise LogError(f"cannot write to {path}: {error.strerror or error}") from error
 
 
 def read(path: Path) -> list[Record]:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from minadv.backend import same_place, to_host
+from minadv.backend import namespace, same_place
 from minadv.training import checkpoints, log
 from minadv.training.clip import Clip
 from minadv.training.ema import EMA
@@ -33,7 +33,7 @@ class TrainingError(RuntimeError):
 
 
 class Interrupted(Exception):
-    """Training was interrupted from the keyboard after saving; the message says how to resume."""
+    """Training was interrupted from the keyboard; the message says at which step, and where that is saved."""
 
 
 @dataclass(frozen=True)
@@ -88,16 +88,19 @@ def advance(task: Task, recipe: Recipe, state: State) -> tuple[State, dict[str, 
     """One step: gradients, clip, update, average. Returns the new state and what to show."""
     epoch = state.step / task.per_epoch
     weight = recipe.weight * recipe.weight_schedule(epoch)
-    term, carry = task.term(state.params, state.step, weight=weight, carry=state.carry)
-    nll, value = float(term.nll.mean()) if term.nll is not None else 0.0, float(term.value.mean())
-    grads = term.grads
-    if recipe.clip is not None:
-        grads, norm = recipe.clip(grads)
-        if not math.isfinite(float(norm)):
-            raise _not_finite(state.step, "the gradient", grads)
-    if not math.isfinite(nll + value):
-        raise _not_finite(state.step, "the loss", grads)
-    params, optimizer = recipe.optimizer.step(state.params, grads, state.optimizer, lr_scale=recipe.lr_schedule(epoch))
+    rate = recipe.lr_schedule(epoch)
+    with np.errstate(all="ignore"):  # what is not finite is found here, and named, before it can reach a checkpoint
+        term, carry = task.term(state.params, state.step, weight=weight, carry=state.carry)
+        nll, value = float(term.nll.mean()) if term.nll is not None else 0.0, float(term.value.mean())
+        grads = term.grads
+        _expect_finite(state.step, "the gradient", grads)
+        if recipe.clip is not None:
+            grads, norm = recipe.clip(grads)
+            _expect_finite(state.step, "the norm of the gradient", norm)
+        if not math.isfinite(nll + value):
+            raise TrainingError(f"the loss is not finite at step {state.step}")
+        params, optimizer = recipe.optimizer.step(state.params, grads, state.optimizer, lr_scale=rate)
+        _expect_finite(state.step, "the update", {"params": params, "optimizer": optimizer})
     ema = state.ema if recipe.ema is None else recipe.ema.update(state.ema, params)
     sums = (state.tally[0] + nll, state.tally[1] + value, state.tally[2] + 1)
     new = replace(state, step=state.step + 1, params=params, optimizer=optimizer, ema=ema, carry=carry, tally=sums)
@@ -107,10 +110,12 @@ def advance(task: Task, recipe: Recipe, state: State) -> tuple[State, dict[str, 
 def evaluation(task: Task, recipe: Recipe, state: State) -> tuple[State, dict[str, Any]]:
     """Evaluate on the validation data, remember the best weights, tell the optimizer; returns a record for the log."""
     params = weights(recipe, state)
-    metrics = task.evaluate(params, "valid")
+    with np.errstate(all="ignore"):
+        metrics = task.evaluate(params, "valid")
+    for name, value in metrics.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise TrainingError(f"the validation {name} is not finite at step {state.step}")
     score = float(metrics[recipe.monitor])
-    if not math.isfinite(score):
-        raise _not_finite(state.step, f"the validation {recipe.monitor}", params)
     better = score < state.best_score
     optimizer = state.optimizer
     if isinstance(recipe.optimizer, ASGD):
@@ -196,7 +201,7 @@ def train(
         if run is None:
             raise
         checkpoints.save(run, state.step, state, {"monitor": recipe.monitor}, keep=recipe.keep)
-        raise Interrupted(f"stopped at step {state.step} and saved; go on with: minadv train --resume {run}") from None
+        raise Interrupted(f"stopped at step {state.step} and saved in {run}") from None
     return state, records
 
 
@@ -209,11 +214,17 @@ def _exhausted(recipe: Recipe, state: State) -> bool:
     return recipe.patience is not None and state.stale >= recipe.patience
 
 
-def _not_finite(step: int, what: str, tree: Any) -> TrainingError:
-    """The error for a number that is not finite, with the leaves where it stands."""
-    bad = [name for name, a in leaves(tree) if hasattr(a, "dtype") and not np.isfinite(to_host(a)).all()]
+def _expect_finite(step: int, what: str, tree: Any) -> None:
+    """Raise TrainingError unless all numbers of a tree's arrays are finite, naming the leaves where they are not.
+
+    One sum over everything says whether to look closer: a NaN or an infinity survives it.
+    """
+    arrays = [(name, a) for name, a in leaves(tree) if hasattr(a, "dtype") and a.dtype.kind == "f"]
+    if math.isfinite(float(sum(a.sum(dtype=np.float64) for _, a in arrays))):
+        return
+    bad = [name for name, a in arrays if name and not bool(namespace(a).isfinite(a).all())]
     where = f" ({', '.join(bad)})" if bad else ""
-    return TrainingError(f"{what} is not finite at step {step}{where}")
+    raise TrainingError(f"{what} is not finite at step {step}{where}")
 
 
 def _to_place_of(tree: Any, like: Any) -> Any:

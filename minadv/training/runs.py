@@ -3,7 +3,7 @@ r"""A run on disk: its configuration, its log, its checkpoints; and the two door
 ::
 
     run = fit(Classifier(8, 100, 10), data, regularizer=AdD(delta=0.03), epochs=20, out="runs/add")
-    run = load("runs/add")
+    run = load("runs/add", data)
     run.test()                      # {'loss': ..., 'error': ...}
     run.predict(x)                  # (N, C) probabilities
 
@@ -14,13 +14,14 @@ these same functions.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from minadv.backend import Array, Device, DeviceName, choose_device, to_device, to_host
+from minadv.checks import expect_shape
 from minadv.data.images import Images
 from minadv.layers import log_softmax
 from minadv.models.classifier import Batch, Classifier
@@ -28,7 +29,7 @@ from minadv.passes import any_array
 from minadv.regularizers import Plain, Regularizer
 from minadv.training import checkpoints, log
 from minadv.training.config import build, describe
-from minadv.training.files import SealError, flush_directory, seal, unseal, write_whole
+from minadv.training.files import SealError, flush_directory, seal, temporary_name, unseal, write_whole
 from minadv.training.loop import LOG, Recipe, State, finished, start, train
 from minadv.training.task import Classify, evaluate
 
@@ -56,6 +57,7 @@ class Run:
     def predict(self, x: Array) -> Array:
         """Class probabilities (N, C) of sequences ``x (N, T, I)``."""
         x = np.asarray(x, dtype=_dtype(self.params))
+        expect_shape("x", x, ("N", "T", self.model.n_in), f"the model takes n_in = {self.model.n_in} inputs a step")
         rows = []
         for first in range(0, len(x), 500):
             batch = Batch(np.ascontiguousarray(x[first : first + 500].transpose(1, 0, 2)))
@@ -99,12 +101,16 @@ def fit(
     if recipe is None:
         if epochs is None and "steps" not in options:
             raise ValueError("give epochs, steps or a recipe: how long to train")
-        steps = options.pop("steps", None) or max(1, round(float(epochs or 0) * per_epoch))
+        if epochs is not None and "steps" in options:
+            raise ValueError(f"epochs is {epochs} and steps is {options['steps']}: expected one or the other")
+        steps = options.pop("steps") if epochs is None else max(1, round(epochs * per_epoch))
         recipe = Recipe(steps=steps, **options)
     elif options or epochs is not None:
         raise ValueError(f"a recipe was given, and {sorted(options) or 'epochs'} besides: expected one or the other")
     chosen = device if isinstance(device, Device) else choose_device(device)
-    placed = to_device(data, chosen) if chosen.name == "gpu" else data
+    placed = data
+    if chosen.name == "gpu":
+        placed = replace(data, **{part: to_device(getattr(data, part), chosen) for part in ("train", "valid", "test")})
     task = Classify(model, placed, regularizer or Plain(), batch_size, seed, track)
     config = {
         "about": about or {},
@@ -174,20 +180,26 @@ def _describe_recipe(recipe: Recipe) -> dict[str, Any]:
     return {name: describe(value, f"recipe.{name}") for name, value in vars(recipe).items()}
 
 
+def expect_free(path: Path) -> None:
+    """Raise RunError unless a new run may be written to this folder: it is not there, or empty."""
+    if (path / CONFIG).exists():
+        raise RunError(
+            f"{path} is a run already: resume it (minadv train --resume {path}, or resume=True) or choose another folder"
+        )
+    begun = temporary_name(path / CONFIG)  # all that a kill at the very beginning leaves
+    if path.exists() and not (path.is_dir() and all(found == begun for found in path.iterdir())):
+        raise RunError(f"{path} is there already and is not a run of minadv: choose another folder")
+
+
 def _prepare(path: Path, config: dict[str, Any], seed: int, resume: bool) -> None:
     """Make a new run's folder, or check that the one to resume was made with this configuration."""
-    if (path / CONFIG).exists():
-        if not resume:
-            raise RunError(
-                f"{path} is a run already: resume it (minadv train --resume {path}) or choose another folder"
-            )
+    if resume and (path / CONFIG).exists():
         theirs, ours = read_config(path), config
         differing = [key for key in ours if key not in ("about", "device") and theirs.get(key) != _plain(ours[key])]
         if differing:
             raise RunError(f"{path} was made with another {', '.join(differing)}: resume it as it was configured")
-    elif path.exists() and any(path.iterdir()):
-        raise RunError(f"{path} is there already and is not a run of minadv: choose another folder")
     else:
+        expect_free(path)
         path.mkdir(parents=True, exist_ok=True)
         write_whole(path / CONFIG, seal({"format": FORMAT, "config": config}))
         flush_directory(path)
