@@ -31,6 +31,14 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
 
+class Help(argparse.HelpFormatter):
+    """Help that ends in the default value where there is one to tell."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        told = action.default in (None, False, argparse.SUPPRESS) or "(default" in (action.help or "")
+        return action.help if told else f"{action.help} (default: %(default)s)"
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
     parser = build_parser()
@@ -74,13 +82,12 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def _command(commands: Commands, name: str, about: str) -> argparse.ArgumentParser:
-    return commands.add_parser(
-        name, help=about, description=about, formatter_class=argparse.ArgumentDefaultsHelpFormatter
-    )
+    return commands.add_parser(name, help=about, description=about, formatter_class=Help)
 
 
 def _train(commands: Commands) -> None:
     parser = _command(commands, "train", "train a network on a task, or resume a run")
+    parser.usage = "minadv train TASK [--out RUN] [options]\n       minadv train --resume RUN"
     lines = "; ".join(f"{name}: {preset.about}" for name, preset in tasks.PRESETS.items())
     parser.add_argument("task", nargs="?", choices=tasks.PRESETS, metavar="TASK", help=lines)
     parser.set_defaults(work=training.train)
@@ -88,11 +95,13 @@ def _train(commands: Commands) -> None:
     run = parser.add_argument_group("the run")
     run.add_argument("--out", metavar="RUN", help="folder to write (default: runs/TASK-METHOD-seedN)")
     run.add_argument("--resume", metavar="RUN", help="go on with a run that was stopped or killed")
-    run.add_argument("--seed", type=_seed, default=0, metavar="N", help="of weights, data order and masks")
-    run.add_argument("--dtype", choices=("float32", "float64"), default="float32", help="of all numbers")
+    run.add_argument("--seed", type=_seed, default=0, metavar="N", help="decides weights, data order and masks")
+    run.add_argument("--dtype", choices=("float32", "float64"), default="float32", help="type of all numbers")
     run.add_argument("--device", choices=("auto", "cpu", "gpu"), default="auto", help="auto: the GPU if it works")
     run.add_argument("--eval-every", type=_positive, metavar="N", help="steps between evaluations (default: an epoch)")
-    run.add_argument("--checkpoint-every", type=_positive, metavar="N", help="steps (default: as evaluations)")
+    run.add_argument(
+        "--checkpoint-every", type=_positive, metavar="N", help="steps between checkpoints (default: as evaluations)"
+    )
     run.add_argument("--patience", type=_positive, metavar="N", help="stop after N evaluations without a better one")
     run.add_argument(
         "--track", action=argparse.BooleanOptionalAction, default=True, help="log the mean adversarial mask (Figure 3b)"
@@ -111,23 +120,29 @@ def _train(commands: Commands) -> None:
     model.add_argument("--readout", choices=("clean", "masked"), default="clean", help="what the softmax reads")
 
     method = parser.add_argument_group("method")
-    method.add_argument("--method", choices=tasks.METHODS, default="add", help="regularizer")
+    method.add_argument("--method", choices=tasks.METHODS, default="add", help="regularizer: none, VD, EL, FD, Π, AdD")
     method.add_argument("--p", type=float, default=0.1, help="probability of dropping (vd, el, fd, pi)")
     method.add_argument("--delta", type=float, default=0.03, help="share of units that may flip (add)")
     method.add_argument("--adv-steps", type=_positive, default=1, metavar="K", help="influence maps (add)")
     method.add_argument("--distance", choices=DISTANCES, default="js", help="between the two predictions")
-    method.add_argument("--search", choices=("greedy", "reselect", "random"), default="greedy", help="(add)")
-    method.add_argument("--rule", choices=("strict", "paper", "authors"), default="strict", help="of the flip (add)")
-    method.add_argument("--scale", choices=("none", "kept"), default="none", help="of the adversarial mask (add)")
-    method.add_argument("--weight", type=_zero_or_more, default=1.0, help="of the regularizer")
-    method.add_argument("--ramp-up", type=_zero_or_more, metavar="EPOCHS", help="of that weight (default: the task's)")
+    method.add_argument(
+        "--search", choices=("greedy", "reselect", "random"), default="greedy", help="how masks are found (add)"
+    )
+    method.add_argument("--rule", choices=("strict", "paper", "authors"), default="strict", help="of flipping (add)")
+    method.add_argument("--scale", choices=("none", "kept"), default="none", help="of a binary mask (add)")
+    method.add_argument("--weight", type=_zero_or_more, default=1.0, help="of the regularizer in the loss")
+    method.add_argument(
+        "--ramp-up", type=_zero_or_more, metavar="EPOCHS", help="until that weight is reached (default: the task's)"
+    )
 
     steps = parser.add_argument_group("optimisation")
     length = steps.add_mutually_exclusive_group()
     length.add_argument("--epochs", type=_amount, help="passes over the data (default: the task's)")
     length.add_argument("--train-steps", type=_positive, metavar="N", help="steps, instead of epochs")
     steps.add_argument("--batch", type=_positive, default=100, metavar="B", help="sequences a step")
-    steps.add_argument("--optimizer", choices=("adam", "rmsprop", "sgd"), help="(default: the task's)")
+    steps.add_argument(
+        "--optimizer", choices=("adam", "rmsprop", "sgd"), help="rule of the steps (default: the task's)"
+    )
     steps.add_argument("--lr", type=_amount, help="learning rate (default: the task's)")
     steps.add_argument("--clip", type=_zero_or_more, default=1.0, help="limit of the gradient; 0: none")
     steps.add_argument("--clip-how", choices=("norm", "value"), default="norm", help="what the limit is of")

@@ -142,6 +142,28 @@ def test_only_the_image_code_re_activates(put):
 
 
 @every_dtype
+@pytest.mark.parametrize("values", [3, 10**6], ids=["ties", "hardly a tie"])
+@pytest.mark.parametrize(
+    ("reference", "options"),
+    [
+        (algorithm_1, {"norm": "count"}),
+        (algorithm_1, {"norm": "l2"}),
+        (released_code, {"variant": "smnist"}),
+        (released_code, {"variant": "text"}),
+    ],
+    ids=["paper, count", "paper, l2", "authors, smnist", "authors, text"],
+)
+def test_both_array_modules_agree_on_a_large_batch(reference, options, values, dtype, rng, put):
+    B, H, budget = 100, 37, 4
+    eps, eps0 = rng.integers(0, 2, (2, B, H)).astype(dtype)
+    eps = np.where(rng.random((B, H)) < 0.1, eps, eps0)
+    im = rng.integers(-values, values + 1, (B, H)).astype(dtype)
+    rule = "paper" if reference is algorithm_1 else "authors"
+    out = flip(put(eps), put(im), put(eps0), budget, rule=rule, **options)
+    assert to_host(out).tolist() == row_by_row(reference, eps, im, eps0, budget, **options).tolist()
+
+
+@every_dtype
 @pytest.mark.parametrize("rule", ["strict", "paper", "authors"])
 def test_nan_raises_and_names_the_example(rule, dtype, put):
     eps0, im = put(np.ones((4, 3), dtype)), np.zeros((4, 3), dtype)

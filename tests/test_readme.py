@@ -8,6 +8,8 @@ import sys
 import tomllib
 from pathlib import Path
 
+import pytest
+
 import minadv
 
 ROOT = Path(__file__).parents[1]
@@ -47,19 +49,32 @@ def test_the_example_prints_what_is_shown() -> None:
     assert not result.failed, "".join(report)
 
 
-def test_the_main_command_runs_the_example() -> None:
+def test_the_example_runs_as_a_script() -> None:
+    assert "gradient check, tolerance 1e-06: passed" in run("docs/example.py")
+
+
+def test_the_main_command_is_there() -> None:
+    """CI runs it whole; here only its name and its options."""
     command = block("main command")
     assert command.count("\n") == 1, "one line"
-    script = command.split("$VENV/bin/python ")[1].strip()
+    arguments = command.split("$VENV/bin/python ")[1].split()
+    assert "table like the paper's Table 1" in " ".join(run(*arguments, "--help").split())
+
+
+def test_the_python_door_opens() -> None:
+    pytest.importorskip("sklearn", reason="the digits come with scikit-learn")
+    printed: list[str] = []
+    exec(compile(block("door"), "README.md", "exec"), {"print": lambda text: printed.append(str(text))})
+    assert printed == ["dict_keys(['loss', 'error'])"]
+
+
+def run(*arguments: str) -> str:
+    """What Python prints when it is run with these arguments in the clone."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
-        [sys.executable, script],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=True,
+        [sys.executable, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
     )
-    assert "gradient check, tolerance 1e-06: passed" in done.stdout
+    return done.stdout
 
 
 def test_ci_runs_the_test_command() -> None:

@@ -184,7 +184,7 @@ def expect_free(path: Path) -> None:
     """Raise RunError unless a new run may be written to this folder: it is not there, or empty."""
     if (path / CONFIG).exists():
         raise RunError(
-            f"{path} is a run already: resume it (minadv train --resume {path}, or resume=True) or choose another folder"
+            f"{path} is a run already: resume it (minadv train --resume {path} or resume=True), or take another folder"
         )
     begun = temporary_name(path / CONFIG)  # all that a kill at the very beginning leaves
     if path.exists() and not (path.is_dir() and all(found == begun for found in path.iterdir())):
