@@ -33,6 +33,7 @@ from minadv.regularizers import EL, FD, VD, AdD, Plain, Regularizer
 from minadv.training.streams import stream
 
 H, BUDGET, P = 12, 2, 0.1
+STEPS = 600
 
 METHODS: dict[str, Regularizer] = {
     "none": Plain(),
@@ -56,7 +57,7 @@ def examine(task: Task) -> dict[str, Any]:
     """Train one network and measure everything; every number is a mean over test examples."""
     train, test = small_nets.digit_rows(10, np.float64)
     model = Classifier(n_in=8, n_hidden=H, n_classes=10)
-    params = small_nets.train(model, train, seed=task.seed, steps=600, regularizer=METHODS[task.method])
+    params = small_nets.train(model, train, seed=task.seed, steps=STEPS, regularizer=METHODS[task.method])
     batch = small_nets.test_batch(test, task.examples)
     return {
         "method": task.method,

@@ -27,8 +27,8 @@ from minadv import distances, masks
 from minadv.backend import Array
 from minadv.checks import expect_choice, expect_shape
 from minadv.models.protocol import Model, Site
-from minadv.passes import any_array
 from minadv.search import Masks, Problem, Rule, Visit, ball_size, best, exact, greedy, random, reselect
+from minadv.trees import any_array
 
 Search: TypeAlias = Literal["greedy", "reselect", "exact", "random"]
 SEARCHES = ("greedy", "reselect", "exact", "random")
@@ -57,7 +57,7 @@ class Trace:
     d: Array | None  # (B,), the distance at eps; None for keep="last", whose last mask is not scored
     passes: Passes
     budgets: dict[str, int]
-    visits: tuple[Visit, ...]
+    visits: tuple[Visit, ...]  # in order; of "exact" the best only
     search: str
     flips: dict[str, Array] = field(default_factory=dict)  # (B,) a site: Hamming distance of eps to eps0
 
@@ -104,19 +104,12 @@ def find_adversary(
 
     Raises ValueError for anything out of range before any pass is run.
     """
-    expect_choice("search", search, SEARCHES)
-    expect_choice("rule", rule, ("strict", "paper", "authors"))
-    expect_choice("init", init, ("flip", "base"))
-    expect_choice("keep", keep, ("best", "last"))
-    for name, value, least in (("adv_steps", adv_steps, 1), ("tries", tries, 1), ("swaps", swaps, 0)):
-        if value < least:
-            raise ValueError(f"{name} is {value}, expected at least {least}")
-    measure = distances.by_name(distance)
-    masks.expect_scale(scale, p)
-    chosen = _choose_sites(model, sites)
-    limits = _budgets(chosen, delta, budgets)
-    if search == "exact":
-        _expect_enumerable(chosen, limits, max_masks)
+    expect_options(
+        search=search, rule=rule, init=init, keep=keep, adv_steps=adv_steps, tries=tries, swaps=swaps,
+        distance=distance, scale=scale, p=p,
+    )  # fmt: skip
+    limits = find_budgets(model, sites=sites, delta=delta, budgets=budgets, search=search, max_masks=max_masks)
+    chosen = tuple(site for site in model.sites if site.name in limits)
     if init == "flip" and search == "greedy" and any(b == 1 for b in limits.values()):
         warnings.warn(
             "a budget of 1 is spent by the random start itself, so that the mask is almost random: "
@@ -136,7 +129,7 @@ def find_adversary(
         budgets=limits,
         base=base,
         fixed=fixed,
-        distance=measure,
+        distance=distances.by_name(distance),
         lam=lam,
         scale=scale,
         p=p,
@@ -170,46 +163,67 @@ def find_adversary(
     )
 
 
-def _choose_sites(model: Model, names: tuple[str, ...] | None) -> tuple[Site, ...]:
-    if names is None:
-        return tuple(site for site in model.sites if site.kind == "recurrent")
-    by_name = {site.name: site for site in model.sites}
-    if not names or any(name not in by_name for name in names):
-        raise ValueError(f"sites is {names!r}, expected a tuple of names among {list(by_name)}")
-    return tuple(by_name[name] for name in names)
+def expect_options(
+    *,
+    search: str,
+    rule: str,
+    init: str,
+    keep: str,
+    adv_steps: int,
+    tries: int,
+    swaps: int,
+    distance: str,
+    scale: str,
+    p: float | None,
+) -> None:
+    """Raise ValueError for an option of `find_adversary` that no model could make right."""
+    expect_choice("search", search, SEARCHES)
+    expect_choice("rule", rule, ("strict", "paper", "authors"))
+    expect_choice("init", init, ("flip", "base"))
+    expect_choice("keep", keep, ("best", "last"))
+    for name, value, least in (("adv_steps", adv_steps, 1), ("tries", tries, 1), ("swaps", swaps, 0)):
+        if value < least:
+            raise ValueError(f"{name} is {value}, expected at least {least}")
+    distances.by_name(distance)
+    masks.expect_scale(scale, p)
 
 
-def _budgets(
-    sites: tuple[Site, ...],
-    delta: float | Mapping[str, float] | None,
-    budgets: int | Mapping[str, int] | None,
+def find_budgets(
+    model: Model,
+    *,
+    sites: tuple[str, ...] | None = None,
+    delta: float | Mapping[str, float] | None = None,
+    budgets: int | Mapping[str, int] | None = None,
+    search: str = "greedy",
+    max_masks: int = 200_000,
 ) -> dict[str, int]:
-    """The number of flips of each site, from a share or as given."""
+    """The number of flips of each searched site, from a share or as given; raises ValueError if there is none."""
+    by_name = {site.name: site for site in model.sites}
+    if sites is None:
+        sites = tuple(site.name for site in model.sites if site.kind == "recurrent")
+    if not sites or any(name not in by_name for name in sites):
+        raise ValueError(f"sites is {sites!r}, expected a tuple of names among {list(by_name)}")
     if (delta is None) == (budgets is None):
         raise ValueError(f"delta is {delta} and budgets is {budgets}: give one of the two")
-    name = "delta" if budgets is None else "budgets"
+    what = "delta" if budgets is None else "budgets"
     given: Any = delta if budgets is None else budgets
-    if isinstance(given, Mapping) and set(given) != {site.name for site in sites}:
-        raise ValueError(f"{name} has {sorted(given)}, expected one entry for each of {[s.name for s in sites]}")
+    if isinstance(given, Mapping) and set(given) != set(sites):
+        raise ValueError(f"{what} has {sorted(given)}, expected one entry for each of {list(sites)}")
     limits = {}
-    for site in sites:
-        value = given[site.name] if isinstance(given, Mapping) else given
-        if name == "delta":
-            value = masks.budget(value, site.H)
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value <= site.H:
-            raise ValueError(f"{name} of {site.name} is {value!r}, expected a number of flips from 1 to H = {site.H}")
-        limits[site.name] = int(value)
-    return limits
-
-
-def _expect_enumerable(sites: tuple[Site, ...], budgets: Mapping[str, int], max_masks: int) -> None:
-    """Raise ValueError if the ball holds more masks than may be enumerated."""
-    n = math.prod(ball_size(site.H, budgets[site.name]) for site in sites)
-    if n > max_masks:
+    for name in sites:
+        value, H = given[name] if isinstance(given, Mapping) else given, by_name[name].H
+        if what == "delta":
+            value = masks.budget(value, H)
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value <= H:
+            raise ValueError(f"{what} of {name} is {value!r}, expected a number of flips from 1 to H = {H}")
+        limits[name] = int(value)
+    n = math.prod(ball_size(by_name[name].H, limit) for name, limit in limits.items())
+    if search == "exact" and n > max_masks:
         raise ValueError(
             f'search="exact" would run {n:,} masks, more than max_masks = {max_masks:,}: '
             'lower the budget, raise max_masks, or use search="reselect"'
         )
+    return limits
 
 
 def _base_mask(

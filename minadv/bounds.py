@@ -26,7 +26,7 @@ import numpy as np
 from minadv import distances, layers, masks
 from minadv.backend import Array, namespace, same_place, to_host
 from minadv.checks import expect_shape
-from minadv.passes import any_array
+from minadv.trees import any_array
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,8 @@ class Help(argparse.HelpFormatter):
     """Help that ends in the default value where there is one to tell."""
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
-        told = action.default in (None, False, argparse.SUPPRESS) or "(default" in (action.help or "")
+        nothing = action.default is None or action.default is False or action.default is argparse.SUPPRESS
+        told = nothing or "(default" in (action.help or "")
         return action.help if told else f"{action.help} (default: %(default)s)"
 
 
@@ -120,7 +121,7 @@ def _train(commands: Commands) -> None:
     model.add_argument("--readout", choices=("clean", "masked"), default="clean", help="what the softmax reads")
 
     method = parser.add_argument_group("method")
-    method.add_argument("--method", choices=tasks.METHODS, default="add", help="regularizer: none, VD, EL, FD, Π, AdD")
+    method.add_argument("--method", choices=tasks.METHODS, default="add", help="regularizer: none, VD, EL, FD, Pi, AdD")
     method.add_argument("--p", type=float, default=0.1, help="probability of dropping (vd, el, fd, pi)")
     method.add_argument("--delta", type=float, default=0.03, help="share of units that may flip (add)")
     method.add_argument("--adv-steps", type=_positive, default=1, metavar="K", help="influence maps (add)")

@@ -2,7 +2,7 @@ r"""What every regularizer does: run passes, add up their losses, and go back th
 
 A regularizer compares passes that share parameters. `Setting` holds what it was called with and runs passes; `Tally`
 collects the gradients that the likelihood and the distance leave at each pass's features, so that each pass is gone
-back through once, however many terms meet there.
+back through once, however many terms meet there. `Regularizer` is their one signature, `Term` what comes out.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from minadv import distances, masks
+from minadv.adversary import Trace
 from minadv.backend import Array
-from minadv.trees import leaves, tree_add, tree_map
+from minadv.trees import any_array, tree_add, tree_map
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,41 @@ class Setting:
             s.name: masks.scale(masks.bernoulli(self.rng, p, (len(self.batch), s.H), like=like), "inverted", p=p)
             for s in chosen
         }
+
+
+@dataclass(frozen=True)
+class Term:
+    """A regularizer's value and what it adds to the gradient."""
+
+    value: Array  # (B,), unweighted
+    grads: Any  # of the weighted mean over examples, in the structure of the parameters
+    nll: Array | None = None  # (B,), where a likelihood was asked for
+    trace: Trace | None = None  # of the adversary, where there is one
+    state: Any = None  # the last state of the pass at which the likelihood is taken
+    dx: Array | None = None  # (T, B, I), the perturbation of AT and VAT
+
+
+class Regularizer:
+    """One signature for all; a subclass writes ``term``."""
+
+    def __call__(
+        self,
+        model: Any,
+        params: Any,
+        batch: Any,
+        *,
+        rng: np.random.Generator,
+        noise: Any = None,
+        weight: float = 1.0,
+        likelihood: float = 0.0,
+        state: Any = None,
+    ) -> Term:
+        """The term of a batch; see the module for what it holds."""
+        noise = model.noise(rng, batch) if noise is None else noise
+        return self.term(Setting(model, params, batch, rng, noise, weight, likelihood, state))
+
+    def term(self, on: Setting) -> Term:
+        raise NotImplementedError
 
 
 class Tally:
@@ -104,8 +140,3 @@ class Tally:
             back = self._on.model.body_backward(self._on.params, run.cache, dfeatures)
             total = tree_add(total, back.params)
         return tree_map(lambda p: 0 * p, self._on.params) if total is None else total
-
-
-def any_array(params: Any) -> Array:
-    """Any array of the parameters: its module and dtype are those of new masks."""
-    return next(leaf for _, leaf in leaves(params) if hasattr(leaf, "dtype"))

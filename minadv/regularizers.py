@@ -22,49 +22,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-import numpy as np
-
 from minadv import distances, masks
-from minadv.adversary import Search, Trace, find_adversary
-from minadv.backend import Array, namespace, same_place
-from minadv.passes import Setting, Tally
+from minadv.adversary import Search, expect_options, find_adversary, find_budgets
+from minadv.backend import Array, namespace
+from minadv.passes import Regularizer, Setting, Tally, Term
+from minadv.perturbations import AT, VAT
 from minadv.search import Rule
 from minadv.trees import tree_add
 
-
-@dataclass(frozen=True)
-class Term:
-    """A regularizer's value and what it adds to the gradient."""
-
-    value: Array  # (B,), unweighted
-    grads: Any  # of the weighted mean over examples, in the structure of the parameters
-    nll: Array | None = None  # (B,), where a likelihood was asked for
-    trace: Trace | None = None  # of the adversary, where there is one
-    state: Any = None  # the last state of the pass at which the likelihood is taken
-    dx: Array | None = None  # (T, B, I), the perturbation of AT and VAT
-
-
-class Regularizer:
-    """One signature for all; a subclass writes ``term``."""
-
-    def __call__(
-        self,
-        model: Any,
-        params: Any,
-        batch: Any,
-        *,
-        rng: np.random.Generator,
-        noise: Any = None,
-        weight: float = 1.0,
-        likelihood: float = 0.0,
-        state: Any = None,
-    ) -> Term:
-        """The term of a batch; see the module for what it holds."""
-        noise = model.noise(rng, batch) if noise is None else noise
-        return self.term(Setting(model, params, batch, rng, noise, weight, likelihood, state))
-
-    def term(self, on: Setting) -> Term:
-        raise NotImplementedError
+__all__ = ["AT", "EL", "FD", "VAT", "VD", "AdD", "Pi", "Plain", "Regularizer", "Sum", "Term"]
 
 
 @dataclass(frozen=True)
@@ -81,6 +47,9 @@ class VD(Regularizer):
 
     p: float = 0.1
     sites: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        masks.expect_probability(self.p)
 
     def term(self, on: Setting) -> Term:
         return _likelihood_only(on, on.random_masks(self.p, self.sites))
@@ -99,6 +68,10 @@ class EL(Regularizer):
     stop_base: bool = False
     share_noise: bool = True
     sites: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        masks.expect_probability(self.p)
+        distances.by_name(self.distance)
 
     def term(self, on: Setting) -> Term:
         base = on.run()
@@ -123,6 +96,10 @@ class FD(Regularizer):
     share_noise: bool = True
     sites: tuple[str, ...] | None = None
     double: bool = True
+
+    def __post_init__(self) -> None:
+        masks.expect_probability(self.p)
+        distances.by_name(self.distance)
 
     def term(self, on: Setting) -> Term:
         one = on.run(on.random_masks(self.p, self.sites))
@@ -151,7 +128,7 @@ class AdD(Regularizer):
     every mask first. The other options are those of `minadv.adversary.find_adversary`.
     """
 
-    delta: float | Mapping[str, float] = 0.03
+    delta: float | Mapping[str, float] | None = None  # 0.03, the paper's for sequential MNIST, if budgets is None too
     budgets: int | Mapping[str, int] | None = None  # instead of delta
     adv_steps: int = 1
     distance: str = "js"
@@ -169,7 +146,17 @@ class AdD(Regularizer):
     share_noise: bool = True
     sites: tuple[str, ...] | None = None
 
+    def __post_init__(self) -> None:
+        if self.delta is not None and self.budgets is not None:
+            raise ValueError(f"delta is {self.delta} and budgets is {self.budgets}: give one of the two")
+        if self.delta is None and self.budgets is None:
+            object.__setattr__(self, "delta", 0.03)
+        expect_options(**{name: getattr(self, name) for name in _CHECKED})
+
     def term(self, on: Setting) -> Term:
+        budgets = find_budgets(
+            on.model, sites=self.sites, delta=self.delta, budgets=self.budgets, search=self.search
+        )  # before any pass
         base = on.run()
         noise = on.second_noise(self.share_noise)
         trace = find_adversary(
@@ -177,12 +164,15 @@ class AdD(Regularizer):
             on.params,
             on.batch,
             rng=on.rng,
-            delta=self.delta if self.budgets is None else None,
+            budgets=budgets,
+            sites=tuple(budgets),
             base=base.features,
             noise=on.noise,
             adv_noise=noise,
             state=on.state,
-            **{name: getattr(self, name) for name in _SEARCH_OPTIONS},
+            lam=self.lam,
+            rule_options=self.rule_options,
+            **{name: getattr(self, name) for name in _CHECKED},
         )
         m = {name: masks.scale(eps, self.scale, p=self.p) for name, eps in trace.eps.items()}
         adversarial = on.run(m, noise=noise)
@@ -192,71 +182,7 @@ class AdD(Regularizer):
         return Term(value, tally.grads(), nll, replace(trace, d=value), base.state)
 
 
-_SEARCH_OPTIONS = (
-    *("budgets", "adv_steps", "distance", "lam", "scale", "p", "search", "rule", "rule_options"),
-    *("init", "keep", "swaps", "tries", "sites"),
-)
-
-
-@dataclass(frozen=True)
-class AT(Regularizer):
-    r"""Adversarial training on the inputs: the NLL at :math:`x + \rho\, g / \|g\|`, with :math:`g = \nabla_x NLL`.
-
-    ``x`` is what the cells see (embeddings after normalisation and dropout), the norm is taken over the whole sequence,
-    and the perturbation is held constant. The likelihood is taken at the unperturbed input. Needs targets.
-    """
-
-    norm: float = 5.0
-
-    def term(self, on: Setting) -> Term:
-        clean = on.run()
-        tally = Tally(on)
-        nll = tally.add_nll(clean, on.likelihood)
-        head = on.model.head(on.params, clean.features, on.batch.targets)
-        back = on.model.body_backward(on.params, clean.cache, head.dfeatures, weights=False, inputs=True)
-        dx = to_norm(back.inputs, self.norm)
-        perturbed = on.run(dx=dx)
-        moved = on.model.head(on.params, perturbed.features, on.batch.targets)
-        tally.add(perturbed, moved.dfeatures, moved.params, on.weight)
-        return Term(moved.nll, tally.grads(), nll, state=clean.state, dx=dx)
-
-
-@dataclass(frozen=True)
-class VAT(Regularizer):
-    r"""Virtual adversarial training on the inputs: :math:`KL(p(x) \,\|\, p(x + r))` at the r that raises it most.
-
-    r comes from one power iteration: a Gaussian start, zero on padding and on each example's last step, is scaled to
-    ``xi``; the gradient of the KL there, scaled to ``norm``, is r. Norms are taken over the whole sequence. The base is
-    stopped. Every other noise is shared between the passes, or the difference of masks would pollute the KL.
-    """
-
-    norm: float = 5.0
-    xi: float = 0.1
-    lam: Array | None = field(default=None, repr=False)
-
-    def term(self, on: Setting) -> Term:
-        clean = on.run()
-        probe = on.run(dx=to_norm(self._start(on, clean.features), self.xi))
-        tally = Tally(on)
-        nll = tally.add_nll(clean, on.likelihood)
-        kl = on.model.compare(
-            on.params, clean.features, probe.features, self.lam, distances.kl, stop_base=True, weights=False
-        )
-        back = on.model.body_backward(on.params, probe.cache, kl.dfeatures1, weights=False, inputs=True)
-        dx = to_norm(back.inputs, self.norm)
-        perturbed = on.run(dx=dx)
-        value = tally.add_distance(clean, perturbed, on.weight, self.lam, "kl", stop_base=True)
-        return Term(value, tally.grads(), nll, state=clean.state, dx=dx)
-
-    def _start(self, on: Setting, like: Array) -> Array:
-        """(T, B, I), standard normal on every step of an example but its last."""
-        xp = namespace(like)
-        valid = on.model.valid(on.batch)  # (T, B)
-        T, B = valid.shape
-        steps = xp.arange(1, T + 1)[:, None] * valid
-        inner = valid & (steps < steps.max(axis=0))
-        start = on.rng.standard_normal((T, B, on.model.n_inputs)).astype(like.dtype)
-        return same_place(start, like) * inner[..., None]  # type: ignore[no-any-return]
+_CHECKED = ("search", "rule", "init", "keep", "adv_steps", "tries", "swaps", "distance", "scale", "p")
 
 
 @dataclass(frozen=True)
@@ -287,15 +213,6 @@ class Sum(Regularizer):
                 dx=term.dx if total.dx is None else total.dx,
             )
         return total
-
-
-def to_norm(direction: Array, norm: float) -> Array:
-    """Each example's direction (T, B, I) scaled to a norm over its whole sequence; zero stays zero."""
-    xp = namespace(direction)
-    peak = xp.abs(direction).max(axis=(0, 2), keepdims=True)
-    unit = direction / xp.where(peak > 0, peak, 1)  # entries of at most 1, so that no square under- or overflows
-    size = xp.sqrt((unit * unit).sum(axis=(0, 2), keepdims=True))
-    return unit * (norm / xp.maximum(size, 1))  # type: ignore[no-any-return]
 
 
 def _likelihood_only(on: Setting, m: Mapping[str, Array]) -> Term:

@@ -160,13 +160,12 @@ def _swapped(problem: Problem, eps: Masks, im: Masks, swaps: int) -> Iterator[Ma
         gain = (1 - 2 * eps0) * im[name]  # of having a unit flipped
         weakest = xp.argsort(xp.where(flipped, gain, np.inf), axis=1, kind="stable")
         strongest = xp.argsort(xp.where(flipped, np.inf, -gain), axis=1, kind="stable")
-        rows, count = xp.arange(mask.shape[0]), flipped.sum(axis=1)
+        rows = xp.arange(mask.shape[0])
         for j in range(problem.budgets[name]):
             for q in range(min(swaps, mask.shape[1] - problem.budgets[name])):
                 candidate = mask.copy()
                 out, into = weakest[:, j], strongest[:, q]
-                # an example with fewer than j + 1 flips has a free place and gives none up
-                candidate[rows, out] = xp.where(j < count, eps0[rows, out], candidate[rows, out])
+                candidate[rows, out] = eps0[rows, out]  # as it was already, if fewer than j + 1 units are flipped
                 candidate[rows, into] = 1 - eps0[rows, into]
                 yield {**eps, name: candidate}
 

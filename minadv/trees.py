@@ -88,3 +88,8 @@ def tree_add(a: Tree, b: Tree) -> Tree:
         raise ValueError(f"trees differ: {names_a} and {names_b}")
     total: Tree = _rebuild(a, [tree_add(x, y) for (_, x), (_, y) in zip(parts_a, parts_b, strict=True)])
     return total
+
+
+def any_array(tree: Any) -> Any:
+    """Any array of a tree, such as the parameters: its module and dtype are those of new arrays beside it."""
+    return next(leaf for _, leaf in leaves(tree) if hasattr(leaf, "dtype"))

@@ -41,8 +41,8 @@ TABLE = {
         ("budget not cumulative", "math.ceil((k + 1) * b / K)", "math.ceil(b / K)", SEARCH),
         (
             "swap without giving up a place",
-            "xp.where(j < count, eps0[rows, out]",
-            "xp.where(j < 0, eps0[rows, out]",
+            "candidate[rows, out] = eps0[rows, out]",
+            "pass",
             SEARCH,
         ),
     ],
@@ -71,9 +71,11 @@ TABLE = {
             GRADIENTS,
         ),
         ("likelihood taken twice", "share, likelihood=0.0))", "share))", TERMS),
+        ("other noise in the last pass", "adversarial = on.run(m, noise=noise)", "adversarial = on.run(m)", TERMS),
+    ],
+    "perturbations.py": [
         ("start on the last step", "steps < steps.max(axis=0)", "steps <= steps.max(axis=0)", INPUTS),
         ("a norm for each step", "(unit * unit).sum(axis=(0, 2)", "(unit * unit).sum(axis=2", INPUTS),
-        ("other noise in the last pass", "adversarial = on.run(m, noise=noise)", "adversarial = on.run(m)", TERMS),
     ],
     "bounds.py": [
         ("impossible masks in the maximum", "to_base[w > 0].max", "to_base.max", "test_bounds.py"),

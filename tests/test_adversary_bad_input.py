@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from minadv.adversary import find_adversary
-from minadv.regularizers import AdD
+from minadv.regularizers import EL, FD, AdD, Pi
 from tests.networks import Untouchable, network
 
 WRONG = {
@@ -48,7 +48,21 @@ def test_the_search_refuses(given, message, rng, put):
 def test_the_regularizer_refuses(given, message, rng, put):
     model, params, batch = network(rng, put)
     with pytest.raises(ValueError, match=message):
-        AdD(**given)(model, params, batch, rng=rng)
+        AdD(**given)(Untouchable(model), params, batch, rng=rng)
+
+
+@pytest.mark.parametrize("kind", [EL, FD, Pi])
+def test_random_dropout_refuses(kind):
+    with pytest.raises(ValueError, match=r"p is 1\.0, expected a probability"):
+        kind(p=1.0)
+    with pytest.raises(ValueError, match=r"distance is 'cosine', expected one of"):
+        kind(distance="cosine")
+
+
+def test_add_takes_delta_or_budgets():
+    assert AdD().delta == 0.03
+    with pytest.raises(ValueError, match=r"delta is 0\.03 and budgets is 3: give one of the two"):
+        AdD(delta=0.03, budgets=3)
 
 
 @pytest.mark.parametrize("given", [{}, {"delta": 0.5, "budgets": 2}], ids=["neither", "both"])

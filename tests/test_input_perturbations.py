@@ -5,7 +5,7 @@ import pytest
 
 from minadv.backend import to_host
 from minadv.distances import by_name
-from minadv.regularizers import AT, VAT, to_norm
+from minadv.perturbations import AT, VAT, to_norm
 from tests.cells import RAGGED
 from tests.compare import assert_close, assert_zero
 from tests.networks import Watched, network

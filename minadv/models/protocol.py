@@ -7,6 +7,9 @@ whole in memory: the head works on blocks of rows, for the likelihood and for th
 Gradients returned by head, compare and body_backward are those of the **sum** over examples of what they return or are
 given; a mean or a weight is a factor that the caller applies. Parameter gradients have the structure of ``params``,
 with None where a part contributes nothing.
+
+A batch is whatever the model takes, with a ``len``, the number of examples, and ``targets``, which head is given.
+`minadv.bounds` asks for one method more, ``logits(params, features)``.
 """
 
 from __future__ import annotations

@@ -25,13 +25,13 @@ from minadv.checks import expect_shape
 from minadv.data.images import Images
 from minadv.layers import log_softmax
 from minadv.models.classifier import Batch, Classifier
-from minadv.passes import any_array
 from minadv.regularizers import Plain, Regularizer
 from minadv.training import checkpoints, log
 from minadv.training.config import build, describe
 from minadv.training.files import SealError, flush_directory, seal, temporary_name, unseal, write_whole
 from minadv.training.loop import LOG, Recipe, State, finished, start, train
 from minadv.training.task import Classify, evaluate
+from minadv.trees import any_array
 
 CONFIG = "config.json"
 FORMAT = "minadv run 1"

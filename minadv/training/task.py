@@ -74,6 +74,10 @@ class Classify:
     track: Mapping[str, Any] | None = None
     track_examples: int = 500
 
+    def __post_init__(self) -> None:
+        stream(self.seed, "init")  # a bad seed or batch size is an error here, before anything is written
+        Batches(len(self.data.train), self.batch_size, self.seed)
+
     @property
     def per_epoch(self) -> int:
         return self._batches.per_epoch

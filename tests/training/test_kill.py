@@ -1,0 +1,160 @@
+"""A run that is killed, interrupted or out of disk, and resumed, ends in the bits of one that was left alone."""
+
+import errno
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from minadv.cli import main
+from minadv.training import checkpoints, files, log
+from tests.data.idxfiles import write_four
+
+pytest.importorskip("safetensors")
+
+ROOT = Path(__file__).parents[2]
+KILLS, LONG = 20, 100  # steps: more than that many kills let it make
+SHORT = "smnist --pool 7 --rows --hidden 6 --delta 0.5 --batch 5 --eval-every 2 --checkpoint-every 1 --device cpu"
+
+
+@pytest.fixture(autouse=True)
+def once(device: Any) -> None:
+    if device.name == "gpu":
+        pytest.skip("the bits of a resumed run on CuPy: test_runs.py")
+
+
+@pytest.fixture(scope="module")
+def idx(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("idx")
+    write_four(folder, n_train=24, n_test=8)
+    return folder
+
+
+def command(run: Path, idx: Path, steps: int) -> list[str]:
+    """To begin the run, or to go on with it once its configuration is there: what a user would type."""
+    if (run / "config.json").exists():
+        return ["train", "--resume", str(run)]
+    return ["train", *SHORT.split(), "--data-dir", str(idx), "--train-steps", str(steps), "--out", str(run)]
+
+
+def process(arguments: list[str], call: str = "fsync", n: int = 0) -> subprocess.Popen[str]:
+    started = [sys.executable, "-m", "tests.training.deadly", call, str(n), *arguments]
+    return subprocess.Popen(started, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def wait_for_steps(child: subprocess.Popen[str], n: int) -> None:
+    """Until it has said so many evaluations."""
+    assert child.stderr is not None
+    while n > 0 and (line := child.stderr.readline()):
+        n -= line.startswith("step ")
+
+
+def ends(run: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The last checkpoint, leaf by leaf, and the log but for its times and places."""
+    path = checkpoints.latest(run)
+    assert path is not None
+    leaves, _ = checkpoints.load(path)
+    records = [{**record, "time": None, "config": None} for record in log.read(run / "log.jsonl")]
+    return {name: np.asarray(leaf).tobytes() for name, leaf in leaves.items()}, records
+
+
+@pytest.fixture(scope="module")
+def whole(idx: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[int, Any]:
+    """How runs of few and of many steps end that nothing happens to."""
+    found = {}
+    for steps in (8, LONG):
+        run = tmp_path_factory.mktemp("whole") / str(steps)
+        assert main(command(run, idx, steps)) == 0
+        found[steps] = ends(run)
+        assert [record["step"] for record in found[steps][1]] == list(range(0, steps + 1, 2))
+    return found
+
+
+def test_twenty_kills(idx: Path, whole: dict[int, Any], tmp_path: Path) -> None:
+    """At random moments, and inside the writing of configuration, log and checkpoints, in turns."""
+    rng, run, steps = np.random.default_rng(0), tmp_path / "run", []
+    for kill in range(KILLS):
+        if kill % 2 == 0:
+            call, n = ("fsync", "replace")[kill // 2 % 2], int(rng.integers(1, 9))
+            child = process(command(run, idx, LONG), call, n)
+            child.communicate()
+        else:
+            child = process(command(run, idx, LONG))
+            wait_for_steps(child, int(rng.integers(0, 3)))
+            time.sleep(rng.uniform(0, 0.01))
+            child.kill()
+            child.communicate()
+        assert child.returncode == -signal.SIGKILL
+        found = checkpoints.latest(run)
+        steps.append(-1 if found is None else int(found.stem.removeprefix("step-")))
+    assert steps == sorted(steps)  # never back
+    assert len(set(steps)) > KILLS / 3  # and not always killed at the same place
+    assert steps[-1] < LONG
+    assert main(command(run, idx, LONG)) == 0
+    assert ends(run) == whole[LONG]
+
+
+@pytest.mark.parametrize(("call", "n"), [("fsync", 1), ("replace", 1), ("fsync", 2), ("fsync", 3), ("replace", 2)])
+def test_killed_before_its_first_checkpoint(
+    call: str, n: int, idx: Path, whole: dict[int, Any], tmp_path: Path
+) -> None:
+    """In the writing of config.json, of the log's header, and of the first checkpoint."""
+    run = tmp_path / "run"
+    child = process(command(run, idx, 8), call, n)
+    child.communicate()
+    assert child.returncode == -signal.SIGKILL
+    assert checkpoints.latest(run) is None
+    assert main(command(run, idx, 8)) == 0
+    assert ends(run) == whole[8]
+
+
+def test_ctrl_c(idx: Path, whole: dict[int, Any], tmp_path: Path, capsys: Any) -> None:
+    run = tmp_path / "run"
+    child = process(command(run, idx, LONG))
+    wait_for_steps(child, 2)
+    child.send_signal(signal.SIGINT)
+    _, said = child.communicate()
+    assert child.returncode == 130
+    last = said.splitlines()[-1]
+    step = int(last.split()[4])
+    assert last == (f"minadv: stopped at step {step} and saved in {run}; go on with: minadv train --resume {run}")
+    assert "Traceback" not in said
+    assert checkpoints.latest(run) == run / "checkpoints" / f"step-{step:08d}.json"
+    assert main(last.partition("go on with: minadv ")[2].split()) == 0
+    assert ends(run) == whole[LONG]
+    capsys.readouterr()
+    assert main(["train", "--resume", str(run)]) == 0
+    assert capsys.readouterr().out == f"{run} is finished: nothing to resume\n"
+    assert ends(run) == whole[LONG]
+
+
+@pytest.mark.parametrize(
+    ("n", "what"),
+    [(9, r"cannot write to .*log\.jsonl"), (10, r"could not write .*02\.json"), (11, r"could not write .*02\.json")],
+)
+def test_disk_full(
+    n: int, what: str, idx: Path, whole: dict[int, Any], tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When the log of step 2 is to be written, or one of the files of its checkpoint."""
+    run, real, calls = tmp_path / "run", os.fsync, iter(range(1, 1000))
+
+    def full(descriptor: int) -> None:
+        if next(calls) >= n:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        real(descriptor)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files.os, "fsync", full)
+        assert main(command(run, idx, 8)) == 2
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert re.match(f"minadv: {what}: No space left on device", last)
+    assert checkpoints.latest(run) == run / "checkpoints" / "step-00000001.json"
+    assert main(command(run, idx, 8)) == 0
+    assert ends(run) == whole[8]
