@@ -25,8 +25,9 @@ import numpy as np
 
 from minadv import distances, masks
 from minadv.backend import Array
-from minadv.checks import expect_choice, expect_shape
-from minadv.models.protocol import Model, Site
+from minadv.checks import expect_choice, expect_floating, expect_shape
+from minadv.flip import expect_rule_options
+from minadv.models.protocol import Model, Site, choose_sites
 from minadv.search import Masks, Problem, Rule, Visit, ball_size, best, exact, greedy, random, reselect
 from minadv.trees import any_array
 
@@ -95,18 +96,21 @@ def find_adversary(
     Give ``delta``, a share of the units, or ``budgets``, a number of flips; one for all sites or a dict by site.
     ``eps0`` is the base mask (default: the expected mask, the full network, m = 1). ``init="flip"`` starts from one
     random flip an example, ``"base"`` from eps0 itself, which needs ``adv_noise``, the noise of the perturbed passes,
-    to differ from ``noise``, that of the base pass (default: drawn once, shared). ``adv_steps`` is K, the number of
-    influence maps. ``sites`` defaults to every recurrent one. ``keep="best"`` returns the best mask visited, example
-    by example; ``"last"`` the last one, unscored, as the paper trains. ``base`` may hand over the base's features.
+    to differ from ``noise``, that of the base pass (default: no noise, and the same in all passes). ``adv_steps`` is
+    K, the number of influence maps. ``lam``, (N,) or (N, B) for the N steps of the model's features, weighs them
+    (default: the model's). ``sites`` defaults to every recurrent one. ``keep="best"`` returns the best mask visited,
+    example by example; for ``"greedy"``, ``"last"`` returns the last one, unscored, as the paper trains. ``base`` may
+    hand over the base's features.
 
     ``tries`` belongs to ``"random"``; ``swaps`` to ``"reselect"``: how many outsiders are tried in the place of each
     flipped unit in a last round. ``max_masks`` limits ``"exact"``. ``rule_options`` goes to `minadv.flip.flip`.
 
-    Raises ValueError for anything out of range before any pass is run.
+    Raises ValueError for anything out of range before any pass is run (for ``lam``, whose shape only the model knows,
+    at the first comparison), and for a distance that is NaN, naming the example.
     """
     expect_options(
         search=search, rule=rule, init=init, keep=keep, adv_steps=adv_steps, tries=tries, swaps=swaps,
-        distance=distance, scale=scale, p=p,
+        distance=distance, scale=scale, p=p, rule_options=rule_options or {},
     )  # fmt: skip
     limits = find_budgets(model, sites=sites, delta=delta, budgets=budgets, search=search, max_masks=max_masks)
     chosen = tuple(site for site in model.sites if site.name in limits)
@@ -117,7 +121,6 @@ def find_adversary(
             SmallBudgetWarning,
             stacklevel=2,
         )
-    noise = model.noise(rng, batch) if noise is None else noise
     binary, base_masks, fixed = _base_mask(model, params, batch, chosen, eps0, scale, p)
     if base is None:
         base, _, _ = model.body(params, batch, masks=base_masks, noise=noise, state=state)
@@ -148,6 +151,10 @@ def find_adversary(
     else:
         visits = exact(problem)
     found = visits[-1] if keep == "last" and search == "greedy" else best(visits)
+    if found.d is not None and bool((nan := found.d != found.d).any()):
+        raise ValueError(
+            f"the distance is NaN for example {int(nan.argmax())}: are its input and the parameters finite?"
+        )
     maps = [visit.im for visit in visits if visit.im is not None]
     return Trace(
         eps=found.eps,
@@ -175,6 +182,7 @@ def expect_options(
     distance: str,
     scale: str,
     p: float | None,
+    rule_options: Mapping[str, Any],
 ) -> None:
     """Raise ValueError for an option of `find_adversary` that no model could make right."""
     expect_choice("search", search, SEARCHES)
@@ -182,8 +190,16 @@ def expect_options(
     expect_choice("init", init, ("flip", "base"))
     expect_choice("keep", keep, ("best", "last"))
     for name, value, least in (("adv_steps", adv_steps, 1), ("tries", tries, 1), ("swaps", swaps, 0)):
-        if value < least:
-            raise ValueError(f"{name} is {value}, expected at least {least}")
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+            raise ValueError(f"{name} is {value!r}, expected a whole number of at least {least}")
+    for name, given, owner in (
+        ("rule", rule != "strict", "greedy"),
+        ("swaps", swaps > 0, "reselect"),
+        ("tries", tries > 1, "random"),
+    ):
+        if given and search != owner:
+            raise ValueError(f'{name} belongs to search="{owner}", and search is "{search}"')
+    expect_rule_options(rule, rule_options)
     distances.by_name(distance)
     masks.expect_scale(scale, p)
 
@@ -198,26 +214,23 @@ def find_budgets(
     max_masks: int = 200_000,
 ) -> dict[str, int]:
     """The number of flips of each searched site, from a share or as given; raises ValueError if there is none."""
-    by_name = {site.name: site for site in model.sites}
-    if sites is None:
-        sites = tuple(site.name for site in model.sites if site.kind == "recurrent")
-    if not sites or any(name not in by_name for name in sites):
-        raise ValueError(f"sites is {sites!r}, expected a tuple of names among {list(by_name)}")
+    chosen = choose_sites(model, sites)
+    names = [site.name for site in chosen]
     if (delta is None) == (budgets is None):
         raise ValueError(f"delta is {delta} and budgets is {budgets}: give one of the two")
     what = "delta" if budgets is None else "budgets"
     given: Any = delta if budgets is None else budgets
-    if isinstance(given, Mapping) and set(given) != set(sites):
-        raise ValueError(f"{what} has {sorted(given)}, expected one entry for each of {list(sites)}")
+    if isinstance(given, Mapping) and set(given) != set(names):
+        raise ValueError(f"{what} has {sorted(given)}, expected one entry for each of {names}")
     limits = {}
-    for name in sites:
-        value, H = given[name] if isinstance(given, Mapping) else given, by_name[name].H
+    for site in chosen:
+        value = given[site.name] if isinstance(given, Mapping) else given
         if what == "delta":
-            value = masks.budget(value, H)
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value <= H:
-            raise ValueError(f"{what} of {name} is {value!r}, expected a number of flips from 1 to H = {H}")
-        limits[name] = int(value)
-    n = math.prod(ball_size(by_name[name].H, limit) for name, limit in limits.items())
+            value = masks.budget(value, site.H)
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value <= site.H:
+            raise ValueError(f"{what} of {site.name} is {value!r}, expected a number of flips from 1 to H = {site.H}")
+        limits[site.name] = int(value)
+    n = math.prod(ball_size(site.H, limits[site.name]) for site in chosen)
     if search == "exact" and n > max_masks:
         raise ValueError(
             f'search="exact" would run {n:,} masks, more than max_masks = {max_masks:,}: '
@@ -249,6 +262,7 @@ def _base_mask(
         if name not in known:
             raise ValueError(f"eps0 has {name!r}, expected sites among {list(known)}")
         masks.expect_binary(f"eps0[{name!r}]", eps)
+        expect_floating(f"eps0[{name!r}]", eps, like, "params")
         expect_shape(f"eps0[{name!r}]", eps, (B, known[name].H), "one mask per example")
     missing = [site.name for site in sites if site.name not in eps0]
     if missing:

@@ -45,6 +45,8 @@ def namespace(*arrays: object, **named: object) -> Any:
 
     Raises TypeError for anything that is not an array, and for host and device arrays together.
     """
+    if len(arrays) == 1 and not named and type(arrays[0]) is np.ndarray:  # the common case, once a step in the cells
+        return np
     host: list[str] = []
     device: list[str] = []
     for name, array in [*((f"argument {n}", a) for n, a in enumerate(arrays, 1)), *named.items()]:
@@ -109,7 +111,9 @@ def _try_cupy() -> tuple[Any, str]:
 def to_device(tree: Tree, device: DeviceName | Device = "auto") -> Tree:
     """Copy every array of a tree (an array, or dataclasses, dicts and tuples of them) to a device."""
     chosen = device if isinstance(device, Device) else choose_device(device)
-    return to_host(tree) if chosen.name == "cpu" else tree_map(chosen.xp.asarray, tree)
+    if chosen.name == "cpu":
+        return to_host(tree)
+    return tree_map(lambda a: chosen.xp.asarray(a) if is_host(a) else a, tree)
 
 
 def to_host(tree: Tree) -> Tree:

@@ -76,6 +76,7 @@ def ball(eps0: Array, budget: int) -> Array:
 
 def bernoulli_weights(eps: Array, p: float) -> Array:
     """The probability of each mask if every unit is dropped with probability p, given that it is one of these."""
+    masks.expect_probability(p)
     dropped = (eps == 0).sum(axis=1)
     w = p**dropped * (1 - p) ** (eps.shape[1] - dropped)
     return w / w.sum()  # type: ignore[no-any-return]
@@ -112,16 +113,21 @@ def base_output(model: Any, params: Any, batch: Any, *, noise: Any = None) -> Ar
 def chain(logits0: Array, logits: Array, w: Array, *, distance: str = "js", lam: Array | None = None) -> Chain:
     """FD, EL and AdD over given masks: ``logits0 (N, B, C)``, ``logits (n, N, B, C)``, probabilities ``w (n,)``.
 
-    ``lam (N,)`` weighs the steps (default: the last only). Cost: n² distances.
+    ``lam``, (N,) or (N, B), weighs the steps (default: the last only). Cost: n² distances.
     """
-    namespace(logits0=logits0, logits=logits, w=w)
+    if namespace(logits0=logits0, logits=logits, w=w, lam=lam) is not np:
+        raise TypeError("the bounds are computed on the host: move the logits there with minadv.to_host")
     expect_shape("logits", logits, (len(w), *logits0.shape), "one row for each mask of w")
+    if not np.isclose(w.sum(), 1) or (w < 0).any():
+        raise ValueError(f"w sums to {w.sum()} with a least entry of {w.min()}, expected probabilities")
     measure = distances.by_name(distance)
-    N = logits0.shape[0]
+    N, B, _ = logits0.shape
     weights = (np.arange(N) == N - 1).astype(logits0.dtype) if lam is None else lam
+    expect_shape("lam", weights, (N,) if weights.ndim == 1 else (N, B), f"logits of N = {N} steps, B = {B}")
+    by_example = np.broadcast_to(weights if weights.ndim == 2 else weights[:, None], (N, B))
 
     def d(a: Array, b: Array) -> Array:
-        value: Array = np.einsum("...nb,n->...b", measure(a, b)[0], weights)
+        value: Array = np.einsum("...nb,nb->...b", measure(a, b)[0], by_example)
         return value
 
     to_base = d(np.broadcast_to(logits0, logits.shape), logits)  # (n, B)

@@ -100,7 +100,10 @@ def backward_inputs(params: Any, cache: Any, dh: Array | None, dstate: Any) -> t
         "params.W", params.W, W_shape, f"the cache's x has I = {x.shape[2]}: was it made with these parameters?"
     )
     dstates = {} if dstate is None else {f"dstate.{name}": value for name, value in vars(dstate).items()}
-    xp = namespace(params=params.U, x=x, dh=dh, **dstates)
+    named = {f"params.{name}": value for name, value in vars(params).items()}
+    xp = namespace(**named, x=x, dh=dh, **dstates)
+    for name, array in named.items():
+        expect_floating(name, array, x, "the cache's x")
     if dh is not None:
         expect_shape("dh", dh, (T, B, H), "the shape of the h that forward returned")
         expect_floating("dh", dh, x, "x")

@@ -9,6 +9,7 @@ import argparse
 import math
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from typing import NoReturn, TypeAlias
 
@@ -47,6 +48,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     if getattr(args, "work", None) is None:
         parser.print_help()
         return 0
+    with warnings.catch_warnings():
+        warnings.filterwarnings("default", category=UserWarning)
+        warnings.showwarning = _show_warning
+        return _run(args)
+
+
+def _run(args: argparse.Namespace) -> int:
+    """Do the work of a command; errors become a line and an exit code."""
     try:
         args.work(args)
         sys.stdout.flush()
@@ -65,6 +74,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"minadv: {error}", file=sys.stderr)
         return 2
     return 0
+
+
+def _show_warning(message: Warning | str, *where: object, **how: object) -> None:
+    print(f"minadv: warning: {message}", file=sys.stderr)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -153,7 +166,7 @@ def _train(commands: Commands) -> None:
 def _eval(commands: Commands) -> None:
     parser = _command(commands, "eval", "the error of a run on its data")
     parser.set_defaults(work=training.evaluation)
-    _run(parser)
+    _of_run(parser)
     parser.add_argument("--part", choices=("train", "valid", "test"), default="test", help="which part")
     parser.add_argument("--last", action="store_true", help="the last weights instead of the best on validation")
 
@@ -161,7 +174,7 @@ def _eval(commands: Commands) -> None:
 def _attack(commands: Commands) -> None:
     parser = _command(commands, "attack", "accuracy of a run under random, greedy, re-selected and exact masks")
     parser.set_defaults(work=inspecting.attack)
-    _run(parser)
+    _of_run(parser)
     parser.add_argument("--delta", type=float, default=0.03, help="share of units that may flip")
     parser.add_argument("--budget", type=_positive, metavar="N", help="number of units that may flip, instead of delta")
     parser.add_argument("--distance", choices=DISTANCES, default="js", help="what the adversary raises")
@@ -174,7 +187,7 @@ def _attack(commands: Commands) -> None:
 def _predict(commands: Commands) -> None:
     parser = _command(commands, "predict", "class and probability of each image, tab-separated, a line each")
     parser.set_defaults(work=inspecting.predict)
-    _run(parser)
+    _of_run(parser)
     parser.add_argument(
         "images", nargs="?", metavar="IMAGES.npy", help="images (N, rows, columns); default: the test set"
     )
@@ -184,7 +197,7 @@ def _predict(commands: Commands) -> None:
 def _show(commands: Commands) -> None:
     parser = _command(commands, "show", "write figures: curves, influence map, mean adversarial mask by epoch")
     parser.set_defaults(work=inspecting.show)
-    _run(parser)
+    _of_run(parser)
     parser.add_argument("--out", metavar="DIR", help="folder to write (default: the run's)")
     parser.add_argument("--examples", type=_positive, default=100, metavar="N", help="test sequences in the map")
 
@@ -203,7 +216,7 @@ def _doctor(commands: Commands) -> None:
     parser.add_argument("--device", choices=("auto", "cpu", "gpu"), default="auto", help="which to try")
 
 
-def _run(parser: argparse.ArgumentParser) -> None:
+def _of_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="folder of the run")
     parser.add_argument("--data-dir", metavar="DIR", help="folder of the data, if it is no longer where it was")
 

@@ -46,7 +46,10 @@ def kl(logits0: Array, logits1: Array) -> tuple[Array, Array, Array]:
     log_p0, log_p1 = log_softmax(logits0), log_softmax(logits1)
     p0 = xp.exp(log_p0)
     r = log_p0 - log_p1
-    return xp.maximum((p0 * r).sum(axis=-1), 0), _through_softmax(p0, r), xp.exp(log_p1) - p0
+    gap = _gap(p0, xp.exp(log_p1), r)  # p1 - p0, whose sum is zero: each term p0 r + gap is at least zero
+    near = xp.where(xp.abs(r) < 1, r, 0)
+    terms = xp.where(xp.abs(r) < 1, p0 * (near + xp.expm1(-near)), p0 * r + gap)
+    return xp.maximum(terms, 0).sum(axis=-1), _through_softmax(p0, r), gap
 
 
 def rkl(logits0: Array, logits1: Array) -> tuple[Array, Array, Array]:
@@ -58,8 +61,9 @@ def rkl(logits0: Array, logits1: Array) -> tuple[Array, Array, Array]:
 def l2(logits0: Array, logits1: Array) -> tuple[Array, Array, Array]:
     r""":math:`\|p^0 - p\|_2^2`, the squared distance of the probabilities (the metric of Remark 1)."""
     xp = _check(logits0, logits1)
-    p0, p1 = xp.exp(log_softmax(logits0)), xp.exp(log_softmax(logits1))
-    gap = p0 - p1
+    log_p0, log_p1 = log_softmax(logits0), log_softmax(logits1)
+    p0, p1 = xp.exp(log_p0), xp.exp(log_p1)
+    gap = _gap(p1, p0, log_p1 - log_p0)  # p0 - p1
     return (gap * gap).sum(axis=-1), _through_softmax(p0, 2 * gap), _through_softmax(p1, -2 * gap)
 
 
@@ -78,6 +82,14 @@ def by_name(name: str) -> Distance:
     """The distance of this name."""
     expect_choice("distance", name, DISTANCES)
     return DISTANCES[name]
+
+
+def _gap(p: Array, q: Array, r: Array) -> Array:
+    r""":math:`q - p` without cancellation: :math:`p\,(e^{-r} - 1)` where :math:`r = \log p - \log q` is small."""
+    xp = namespace(p)
+    near = xp.abs(r) < 1
+    gap: Array = xp.where(near, p * xp.expm1(-xp.where(near, r, 0)), q - p)
+    return gap
 
 
 def _through_softmax(p: Array, s: Array) -> Array:

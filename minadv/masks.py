@@ -20,7 +20,7 @@ SCALES = ("none", "inverted", "kept")
 
 def ones(shape: tuple[int, int], *, like: Array) -> Array:
     """The mask that drops nothing, with the module and dtype of ``like``."""
-    return same_place(np.ones(shape, like.dtype), like)
+    return namespace(like).ones(shape, like.dtype)  # type: ignore[no-any-return]
 
 
 def bernoulli(rng: np.random.Generator, p: float, shape: tuple[int, int], *, like: Array) -> Array:
@@ -86,7 +86,7 @@ def scale(eps: Array, how: Scale, *, p: float | None = None) -> Array:
         return eps
     if how == "inverted":
         assert p is not None
-        return eps * (1 / (1 - p))
+        return eps * (1 / (1 - float(p)))
     kept = _kept(eps)
     return eps * (eps.shape[-1] / kept)  # type: ignore[no-any-return]
 
@@ -106,7 +106,7 @@ def scale_backward(eps: Array, dm: Array, how: Scale, *, p: float | None = None)
         return dm
     if how == "inverted":
         assert p is not None
-        return dm * (1 / (1 - p))
+        return dm * (1 / (1 - float(p)))
     kept = _kept(eps)
     mean = (eps * dm).sum(axis=-1, keepdims=True) / kept
     return (dm - mean) * (eps.shape[-1] / kept)  # type: ignore[no-any-return]

@@ -7,6 +7,7 @@ back through once, however many terms meet there. `Regularizer` is their one sig
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,7 @@ import numpy as np
 from minadv import distances, masks
 from minadv.adversary import Trace
 from minadv.backend import Array
+from minadv.models.protocol import choose_sites
 from minadv.trees import any_array, tree_add, tree_map
 
 
@@ -50,13 +52,12 @@ class Setting:
         """The noise of a second pass: the same record, or a new draw."""
         return self.noise if share else self.model.noise(self.rng, self.batch)
 
-    def random_masks(self, p: float, sites: tuple[str, ...] | None = None) -> dict[str, Array]:
-        """One random mask for each site (default: the recurrent ones), scaled by 1/(1-p)."""
+    def random_masks(self, p: float, sites: tuple[str, ...] | None, scale: masks.Scale) -> dict[str, Array]:
+        """One random mask for each site (None: the recurrent ones), as the layers see it."""
         like = any_array(self.params)
-        chosen = [s for s in self.model.sites if (s.kind == "recurrent" if sites is None else s.name in sites)]
         return {
-            s.name: masks.scale(masks.bernoulli(self.rng, p, (len(self.batch), s.H), like=like), "inverted", p=p)
-            for s in chosen
+            site.name: masks.scale(masks.bernoulli(self.rng, p, (len(self.batch), site.H), like=like), scale, p=p)
+            for site in choose_sites(self.model, sites)
         }
 
 
@@ -66,14 +67,19 @@ class Term:
 
     value: Array  # (B,), unweighted
     grads: Any  # of the weighted mean over examples, in the structure of the parameters
-    nll: Array | None = None  # (B,), where a likelihood was asked for
     trace: Trace | None = None  # of the adversary, where there is one
+    nll: Array | None = None  # (B,), where a likelihood was asked for
     state: Any = None  # the last state of the pass at which the likelihood is taken
     dx: Array | None = None  # (T, B, I), the perturbation of AT and VAT
 
 
 class Regularizer:
     """One signature for all; a subclass writes ``term``."""
+
+    @property
+    def needs_targets(self) -> bool:
+        """Whether the value itself depends on the targets."""
+        return False
 
     def __call__(
         self,
@@ -82,14 +88,20 @@ class Regularizer:
         batch: Any,
         *,
         rng: np.random.Generator,
-        noise: Any = None,
+        noise: Any = "draw",
         weight: float = 1.0,
         likelihood: float = 0.0,
         state: Any = None,
     ) -> Term:
-        """The term of a batch; see the module for what it holds."""
-        noise = model.noise(rng, batch) if noise is None else noise
-        return self.term(Setting(model, params, batch, rng, noise, weight, likelihood, state))
+        """The term of a batch: see `Term`. ``noise`` is drawn from the model unless one is given; None is no noise."""
+        for name, value in (("weight", weight), ("likelihood", likelihood)):
+            if not math.isfinite(value):
+                raise ValueError(f"{name} is {value}, expected a finite number")
+        if batch.targets is None and (likelihood != 0 or self.needs_targets):
+            raise ValueError("targets is None: the likelihood needs a batch with targets")
+        if isinstance(noise, str) and noise == "draw":
+            noise = model.noise(rng, batch)
+        return self.term(Setting(model, params, batch, rng, noise, float(weight), float(likelihood), state))
 
     def term(self, on: Setting) -> Term:
         raise NotImplementedError

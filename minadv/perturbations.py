@@ -6,6 +6,7 @@ over the whole sequence of an example. `minadv.regularizers` is the door to thes
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from minadv import distances
@@ -23,17 +24,27 @@ class AT(Regularizer):
 
     norm: float = 5.0
 
+    def __post_init__(self) -> None:
+        _expect_size("norm", self.norm)
+
+    @property
+    def needs_targets(self) -> bool:
+        return True
+
     def term(self, on: Setting) -> Term:
         clean = on.run()
-        tally = Tally(on)
-        nll = tally.add_nll(clean, on.likelihood)
         head = on.model.head(on.params, clean.features, on.batch.targets)
+        tally = Tally(on)
+        nll = None
+        if on.likelihood:
+            nll = head.nll
+            tally.add(clean, head.dfeatures, head.params, on.likelihood)
         back = on.model.body_backward(on.params, clean.cache, head.dfeatures, weights=False, inputs=True)
         dx = to_norm(back.inputs, self.norm)
         perturbed = on.run(dx=dx)
         moved = on.model.head(on.params, perturbed.features, on.batch.targets)
         tally.add(perturbed, moved.dfeatures, moved.params, on.weight)
-        return Term(moved.nll, tally.grads(), nll, state=clean.state, dx=dx)
+        return Term(moved.nll, tally.grads(), nll=nll, state=clean.state, dx=dx)
 
 
 @dataclass(frozen=True)
@@ -47,7 +58,11 @@ class VAT(Regularizer):
 
     norm: float = 5.0
     xi: float = 0.1
-    lam: Array | None = field(default=None, repr=False)
+    lam: Array | None = field(default=None, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        _expect_size("norm", self.norm)
+        _expect_size("xi", self.xi)
 
     def term(self, on: Setting) -> Term:
         clean = on.run()
@@ -61,7 +76,7 @@ class VAT(Regularizer):
         dx = to_norm(back.inputs, self.norm)
         perturbed = on.run(dx=dx)
         value = tally.add_distance(clean, perturbed, on.weight, self.lam, "kl", stop_base=True)
-        return Term(value, tally.grads(), nll, state=clean.state, dx=dx)
+        return Term(value, tally.grads(), nll=nll, state=clean.state, dx=dx)
 
     def _start(self, on: Setting, like: Array) -> Array:
         """(T, B, I), standard normal on every step of an example but its last."""
@@ -80,4 +95,9 @@ def to_norm(direction: Array, norm: float) -> Array:
     peak = xp.abs(direction).max(axis=(0, 2), keepdims=True)
     unit = direction / xp.where(peak > 0, peak, 1)  # entries of at most 1, so that no square under- or overflows
     size = xp.sqrt((unit * unit).sum(axis=(0, 2), keepdims=True))
-    return unit * (norm / xp.maximum(size, 1))  # type: ignore[no-any-return]
+    return unit * (float(norm) / xp.maximum(size, 1))  # type: ignore[no-any-return]
+
+
+def _expect_size(name: str, value: float) -> None:
+    if not 0 <= value < math.inf:
+        raise ValueError(f"{name} is {value}, expected a norm: zero or a positive number")

@@ -9,11 +9,11 @@ gives ``term.value (B,)``, the regularizer of each example, and ``term.grads``, 
 .. math:: \frac1B \sum_b \big(\text{likelihood} \cdot NLL_b + \text{weight} \cdot R_b\big)
 
 With ``likelihood=0`` (the default) that is the regularizer alone, as on unlabelled text. Each docstring says at which
-pass the likelihood is taken. ``noise`` (drawn from the model if None) holds every random mask but the one that the
-regularizer is about; both passes share it unless ``share_noise=False`` draws it twice.
+pass the likelihood is taken. ``noise`` (drawn from the model unless one is given) holds every random mask but the one
+that the regularizer is about; both passes share it unless ``share_noise=False`` draws it twice.
 
-Random masks are scaled by 1/(1-p); the expected mask has m = 1. Which mask or perturbation was chosen is a constant:
-nothing is differentiated through a draw or a search.
+Random masks are scaled by 1/(1-p) by default; the expected mask has m = 1. Which mask or perturbation was chosen is a
+constant: nothing is differentiated through a draw or a search.
 """
 
 from __future__ import annotations
@@ -46,40 +46,52 @@ class VD(Regularizer):
     """Variational dropout: the likelihood under one random mask, the same at every step. The value is zero."""
 
     p: float = 0.1
+    scale: masks.Scale = "inverted"
     sites: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         masks.expect_probability(self.p)
+        masks.expect_scale(self.scale, self.p)
 
     def term(self, on: Setting) -> Term:
-        return _likelihood_only(on, on.random_masks(self.p, self.sites))
+        return _likelihood_only(on, on.random_masks(self.p, self.sites, self.scale))
 
 
 @dataclass(frozen=True)
 class EL(Regularizer):
     r"""Expectation-linearization (Eq. 2): :math:`E_\epsilon \sum_t \lambda_t D[p_t(E\epsilon) \,\|\, p_t(\epsilon)]`.
 
-    One Monte-Carlo mask. The likelihood is taken under that mask, as in dropout training.
+    ``samples`` Monte-Carlo masks. The likelihood is taken under those masks, as in dropout training.
     """
 
     p: float = 0.1
     distance: str = "js"
-    lam: Array | None = field(default=None, repr=False)
+    lam: Array | None = field(default=None, repr=False, compare=False)
+    scale: masks.Scale = "inverted"
+    samples: int = 1
     stop_base: bool = False
     share_noise: bool = True
     sites: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         masks.expect_probability(self.p)
+        masks.expect_scale(self.scale, self.p)
         distances.by_name(self.distance)
+        if self.samples < 1:
+            raise ValueError(f"samples is {self.samples}, expected at least 1")
 
     def term(self, on: Setting) -> Term:
         base = on.run()
-        dropped = on.run(on.random_masks(self.p, self.sites), noise=on.second_noise(self.share_noise))
+        noise = on.second_noise(self.share_noise)
+        runs = [on.run(on.random_masks(self.p, self.sites, self.scale), noise=noise) for _ in range(self.samples)]
         tally = Tally(on)
-        nll = tally.add_nll(dropped, on.likelihood)
-        value = tally.add_distance(base, dropped, on.weight, self.lam, self.distance, self.stop_base)  # Eq. 2
-        return Term(value, tally.grads(), nll, state=dropped.state)
+        values, nlls = [], []
+        for run in runs:
+            nlls.append(tally.add_nll(run, on.likelihood / self.samples))
+            weight = on.weight / self.samples
+            values.append(tally.add_distance(base, run, weight, self.lam, self.distance, self.stop_base))  # Eq. 2
+        nll = _mean([nll for nll in nlls if nll is not None]) if on.likelihood else None
+        return Term(_mean(values), tally.grads(), nll=nll, state=runs[0].state)
 
 
 @dataclass(frozen=True)
@@ -92,24 +104,26 @@ class FD(Regularizer):
 
     p: float = 0.1
     distance: str = "js"
-    lam: Array | None = field(default=None, repr=False)
+    lam: Array | None = field(default=None, repr=False, compare=False)
+    scale: masks.Scale = "inverted"
     share_noise: bool = True
     sites: tuple[str, ...] | None = None
     double: bool = True
 
     def __post_init__(self) -> None:
         masks.expect_probability(self.p)
+        masks.expect_scale(self.scale, self.p)
         distances.by_name(self.distance)
 
     def term(self, on: Setting) -> Term:
-        one = on.run(on.random_masks(self.p, self.sites))
-        two = on.run(on.random_masks(self.p, self.sites), noise=on.second_noise(self.share_noise))
+        one = on.run(on.random_masks(self.p, self.sites, self.scale))
+        two = on.run(on.random_masks(self.p, self.sites, self.scale), noise=on.second_noise(self.share_noise))
         tally = Tally(on)
         nll = tally.add_nll(one, on.likelihood / 2 if self.double else on.likelihood)
         if self.double and nll is not None:
             nll = (nll + tally.add_nll(two, on.likelihood / 2)) / 2
         value = tally.add_distance(one, two, on.weight, self.lam, self.distance, stop_base=False)  # Eq. 3
-        return Term(value, tally.grads(), nll, state=one.state)
+        return Term(value, tally.grads(), nll=nll, state=one.state)
 
 
 @dataclass(frozen=True)
@@ -132,16 +146,17 @@ class AdD(Regularizer):
     budgets: int | Mapping[str, int] | None = None  # instead of delta
     adv_steps: int = 1
     distance: str = "js"
-    lam: Array | None = field(default=None, repr=False)
+    lam: Array | None = field(default=None, repr=False, compare=False)
     scale: masks.Scale = "none"
     p: float | None = None  # for scale="inverted"
     search: Search = "greedy"
     rule: Rule = "strict"
-    rule_options: Mapping[str, Any] = field(default_factory=dict)
+    rule_options: Mapping[str, Any] = field(default_factory=dict, hash=False)
     init: Literal["flip", "base"] = "flip"
     keep: Literal["best", "last"] = "last"
     swaps: int = 0
     tries: int = 1
+    max_masks: int = 200_000
     stop_base: bool = False
     share_noise: bool = True
     sites: tuple[str, ...] | None = None
@@ -155,7 +170,12 @@ class AdD(Regularizer):
 
     def term(self, on: Setting) -> Term:
         budgets = find_budgets(
-            on.model, sites=self.sites, delta=self.delta, budgets=self.budgets, search=self.search
+            on.model,
+            sites=self.sites,
+            delta=self.delta,
+            budgets=self.budgets,
+            search=self.search,
+            max_masks=self.max_masks,
         )  # before any pass
         base = on.run()
         noise = on.second_noise(self.share_noise)
@@ -171,7 +191,7 @@ class AdD(Regularizer):
             adv_noise=noise,
             state=on.state,
             lam=self.lam,
-            rule_options=self.rule_options,
+            max_masks=self.max_masks,
             **{name: getattr(self, name) for name in _CHECKED},
         )
         m = {name: masks.scale(eps, self.scale, p=self.p) for name, eps in trace.eps.items()}
@@ -179,10 +199,13 @@ class AdD(Regularizer):
         tally = Tally(on)
         nll = tally.add_nll(base, on.likelihood)
         value = tally.add_distance(base, adversarial, on.weight, self.lam, self.distance, self.stop_base)  # Eq. 4
-        return Term(value, tally.grads(), nll, replace(trace, d=value), base.state)
+        return Term(value, tally.grads(), replace(trace, d=value), nll, base.state)
 
 
-_CHECKED = ("search", "rule", "init", "keep", "adv_steps", "tries", "swaps", "distance", "scale", "p")
+_CHECKED = (
+    *("search", "rule", "rule_options", "init", "keep", "adv_steps", "tries", "swaps"),
+    *("distance", "scale", "p"),
+)
 
 
 @dataclass(frozen=True)
@@ -199,8 +222,12 @@ class Sum(Regularizer):
         if not self.parts or (self.weights is not None and len(self.weights) != len(self.parts)):
             raise ValueError(f"parts is {self.parts} and weights {self.weights}, expected one weight for each part")
 
+    @property
+    def needs_targets(self) -> bool:
+        return any(part.needs_targets for part in self.parts)
+
     def term(self, on: Setting) -> Term:
-        weights = self.weights or (1.0,) * len(self.parts)
+        weights = [float(w) for w in self.weights or (1.0,) * len(self.parts)]
         total = self.parts[0].term(replace(on, weight=on.weight * weights[0]))
         total = replace(total, value=weights[0] * total.value)
         for part, share in zip(self.parts[1:], weights[1:], strict=True):
@@ -221,4 +248,12 @@ def _likelihood_only(on: Setting, m: Mapping[str, Array]) -> Term:
     tally = Tally(on)
     nll = tally.add_nll(one, on.likelihood)
     nothing = namespace(one.features).zeros(len(on.batch), one.features.dtype)
-    return Term(nothing, tally.grads(), nll, state=one.state)
+    return Term(nothing, tally.grads(), nll=nll, state=one.state)
+
+
+def _mean(values: list[Array]) -> Array:
+    """The mean of arrays of one shape."""
+    total = values[0]
+    for value in values[1:]:
+        total = total + value
+    return total / len(values) if len(values) > 1 else total

@@ -1,10 +1,12 @@
 """Errors before work: what is out of range raises before any pass is run, and says what was expected."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from minadv.adversary import find_adversary
-from minadv.regularizers import EL, FD, AdD, Pi
+from minadv.regularizers import AT, EL, FD, VD, AdD, Pi
 from tests.networks import Untouchable, network
 
 WRONG = {
@@ -19,9 +21,21 @@ WRONG = {
     "budget above H": ({"budgets": 5}, r"budgets of layer0 is 5, expected a number of flips from 1 to H = 4"),
     "budget not whole": ({"budgets": 1.5}, r"budgets of layer0 is 1\.5, expected a number of flips"),
     "budget of one site": ({"budgets": {"layer0": 9}}, r"budgets of layer0 is 9"),
-    "K": ({"budgets": 2, "adv_steps": 0}, r"adv_steps is 0, expected at least 1"),
-    "tries": ({"budgets": 2, "search": "random", "tries": 0}, r"tries is 0, expected at least 1"),
-    "swaps": ({"budgets": 2, "search": "reselect", "swaps": -1}, r"swaps is -1, expected at least 0"),
+    "K": ({"budgets": 2, "adv_steps": 0}, r"adv_steps is 0, expected a whole number of at least 1"),
+    "tries": ({"budgets": 2, "search": "random", "tries": 0}, r"tries is 0, expected a whole number of at least 1"),
+    "swaps": ({"budgets": 2, "search": "reselect", "swaps": -1}, r"swaps is -1, expected a whole number of at least 0"),
+    "K not whole": ({"budgets": 2, "adv_steps": 1.5}, r"adv_steps is 1\.5, expected a whole number"),
+    "swaps elsewhere": ({"budgets": 2, "swaps": 2}, r'swaps belongs to search="reselect", and search is "greedy"'),
+    "tries elsewhere": ({"budgets": 2, "tries": 2}, r'tries belongs to search="random", and search is "greedy"'),
+    "rule elsewhere": ({"budgets": 2, "search": "reselect", "rule": "paper"}, r'rule belongs to search="greedy"'),
+    "option of no rule": (
+        {"budgets": 2, "rule_options": {"norm": "l2"}},
+        r"'norm', but rule \"strict\" takes allow_unflip",
+    ),
+    "value of no option": (
+        {"budgets": 2, "rule": "paper", "rule_options": {"norm": "l3"}},
+        r"norm is 'l3', expected one of 'count', 'l2'",
+    ),
     "rule": ({"budgets": 2, "rule": "loose"}, r"rule is 'loose', expected one of 'strict', 'paper', 'authors'"),
     "search": ({"budgets": 2, "search": "beam"}, r"search is 'beam', expected one of 'greedy', 'reselect', 'exact'"),
     "distance": ({"budgets": 2, "distance": "tv"}, r"distance is 'tv', expected one of 'js', 'kl', 'rkl', 'l2'"),
@@ -70,6 +84,32 @@ def test_either_delta_or_budgets(given, rng, put):
     model, params, batch = network(rng, put)
     with pytest.raises(ValueError, match=r"delta is .* and budgets is .*: give one of the two"):
         find_adversary(Untouchable(model), params, batch, rng=rng, **given)
+
+
+@pytest.mark.parametrize("search", ["greedy", "random", "exact"])
+def test_a_distance_that_is_not_a_number(search, rng, put, xp):
+    model, params, batch = network(rng, put)
+    batch.x[1, 2, 0] = xp.nan
+    with pytest.raises(ValueError, match=r"NaN for example 2"):
+        find_adversary(model, params, batch, rng=rng, budgets=2, search=search)
+
+
+@pytest.mark.parametrize("kind", [VD, EL, FD, AdD])
+def test_a_misspelt_site(kind, rng, put):
+    model, params, batch = network(rng, put)
+    for sites in (("layr0",), "layer0"):
+        with pytest.raises(ValueError, match=r"sites is .*, expected a tuple of names among"):
+            kind(sites=sites)(model, params, batch, rng=rng)
+
+
+def test_targets_are_missed_before_any_pass(rng, put):
+    model, params, batch = network(rng, put)
+    unlabelled = replace(batch, targets=None)
+    for regularizer, likelihood in ((AdD(budgets=2), 1.0), (AT(), 0.0)):
+        with pytest.raises(ValueError, match=r"targets is None"):
+            regularizer(Untouchable(model), params, unlabelled, rng=rng, likelihood=likelihood)
+    with pytest.raises(ValueError, match=r"weight is nan, expected a finite number"):
+        AdD(budgets=2)(Untouchable(model), params, batch, rng=rng, weight=float("nan"))
 
 
 def test_too_many_masks(rng, put):

@@ -151,3 +151,11 @@ def test_a_budget_of_one_is_fine_without_a_random_start(options, rng, put):
     if options.pop("independent", False):
         options |= {"noise": model.noise(rng, batch), "adv_noise": model.noise(rng, batch)}
     find_adversary(model, params, batch, rng=rng, budgets=1, **options)  # a warning would be an error
+
+
+def test_the_released_rule_counts_from_the_start(rng, put):
+    """With a random flip as its start it may end one unit beyond the budget, and sometimes does."""
+    model, params, batch = network(rng, put, H=8, B=20)
+    trace = find_adversary(model, params, batch, rng=rng, budgets=3, rule="authors")
+    flips = to_host(trace.flips["layer0"])
+    assert flips.max() == 4

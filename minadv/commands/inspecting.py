@@ -35,6 +35,8 @@ def attack(args: argparse.Namespace) -> None:
     """Accuracy of a run's network under masks of a few flips, found by each search."""
     run, data = open_run(args)
     budget = args.budget or masks.budget(args.delta, run.model.n_hidden)
+    if budget > run.model.n_hidden:
+        raise ValueError(f"budget is {budget}, expected at most {run.model.n_hidden}, the units of a layer")
     split = Split(data.test.x[: args.examples], data.test.y[: args.examples])
     n_masks = ball_size(run.model.n_hidden, budget) ** run.model.n_layers
     units = f"{budget} of {run.model.n_hidden} units"

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import argparse
 import sys
-import warnings
 from pathlib import Path
 from typing import Any
 
-from minadv.backend import choose_device
+from minadv.backend import Device, choose_device
 from minadv.commands import tasks
 from minadv.training import runs
 from minadv.training.config import build
@@ -27,6 +26,7 @@ def train(args: argparse.Namespace) -> None:
     runs.expect_free(out)
     about = tasks.about_data(args)
     regularizer = tasks.regularizer(args)
+    device = choose_device(args.device)
     data = tasks.load_data(about)
     model = tasks.model(args, data)
     per_epoch = len(data.train) // min(args.batch, len(data.train))
@@ -38,7 +38,7 @@ def train(args: argparse.Namespace) -> None:
         recipe=tasks.recipe(args, per_epoch),
         batch_size=min(args.batch, len(data.train)),
         seed=args.seed,
-        device=args.device,
+        device=device,
         out=out,
         about=about,
         track=_track(args.hidden) if args.track else None,
@@ -67,7 +67,7 @@ def _resume(path: Path, args: argparse.Namespace) -> None:
         recipe=runs.build_recipe(config["recipe"]),
         batch_size=config["batch_size"],
         seed=config["seed"],
-        device=config["device"] if args.device == "auto" else args.device,
+        device=choose_device(config["device"] if args.device == "auto" else args.device),
         out=path,
         resume=True,
         about=about,
@@ -76,15 +76,12 @@ def _resume(path: Path, args: argparse.Namespace) -> None:
     _report(run)
 
 
-def _fit(model: Any, data: Any, *, device: str, **options: Any) -> runs.Run:
-    chosen = choose_device(device)  # type: ignore[arg-type]
-    _say(f"device: {chosen.why}")
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", category=UserWarning, module="minadv.adversary")
-        try:
-            return runs.fit(model, data, device=chosen, on_evaluation=_show, **options)
-        except Interrupted as said:
-            raise Interrupted(f"{said}; go on with: minadv train --resume {options['out']}") from None
+def _fit(model: Any, data: Any, *, device: Device, **options: Any) -> runs.Run:
+    _say(f"device: {device.why}")
+    try:
+        return runs.fit(model, data, device=device, on_evaluation=_show, **options)
+    except Interrupted as said:
+        raise Interrupted(f"{said}; go on with: minadv train --resume {options['out']}") from None
 
 
 def _show(record: dict[str, Any]) -> None:

@@ -37,12 +37,16 @@ def forward(
     state: tuple[Any, ...] | None,
     masks: tuple[Array | None, ...],
     valid: Array | None,
+    leak: str = "clean",
 ) -> tuple[Array, tuple[Any, ...], tuple[Any, ...]]:
     """Run layer after layer; returns the top layer's h (T, B, H), the last states and the caches."""
     module = by_name(cell)
+    options = {"leak": leak} if cell == "gru" else {}
     h, states, caches = x, [], []
     for n, layer in enumerate(params):
-        h, last, cache = module.forward(layer, h, state=None if state is None else state[n], m=masks[n], valid=valid)
+        h, last, cache = module.forward(
+            layer, h, state=None if state is None else state[n], m=masks[n], valid=valid, **options
+        )
         states.append(last)
         caches.append(cache)
     return h, tuple(states), tuple(caches)

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from minadv import layers
-from minadv.backend import Array, namespace, same_place
+from minadv.backend import Array, namespace
 from minadv.checks import expect_choice, expect_shape
 from minadv.distances import Distance
 from minadv.initial import glorot
@@ -64,8 +64,9 @@ class Classifier:
     """The configuration; parameters are apart.
 
     ``steps="last"`` makes features of the last (valid) state only, ``"all"`` of every state, so that the distance may
-    be weighted over time; the likelihood is that of the last in both. ``input_dropout`` is a dropout on the inputs, one
-    mask a sequence: the noise of this model.
+    be weighted over time by a ``lam`` (T, B), which for ragged batches should be zero on padding, where the last state
+    is repeated; the likelihood is that of the last in both. ``leak`` is the GRU's. ``input_dropout`` is a dropout on
+    the inputs, one mask a sequence: the noise of this model.
     """
 
     n_in: int
@@ -76,11 +77,15 @@ class Classifier:
     readout: Literal["clean", "masked"] = "clean"
     steps: Literal["last", "all"] = "last"
     input_dropout: float = 0.0
+    leak: Literal["clean", "masked"] = "clean"
 
     def __post_init__(self) -> None:
         expect_choice("cell", self.cell, cells.CELLS)
         expect_choice("readout", self.readout, ("clean", "masked"))
         expect_choice("steps", self.steps, ("last", "all"))
+        expect_choice("leak", self.leak, ("clean", "masked"))
+        if self.leak == "masked" and self.cell != "gru":
+            raise ValueError(f'leak="masked" is an option of the GRU, and cell is "{self.cell}"')
         expect_probability(self.input_dropout)
         for name in ("n_in", "n_hidden", "n_layers"):
             if getattr(self, name) < 1:
@@ -131,7 +136,9 @@ class Classifier:
         x = batch.x if noise is None else batch.x * noise.inputs
         x = x if dx is None else x + dx
         by_layer = tuple(masks.get(f"layer{n}") for n in range(self.n_layers))
-        h, states, caches = cells.forward(self.cell, params.cells, x, state=state, masks=by_layer, valid=batch.valid)
+        h, states, caches = cells.forward(
+            self.cell, params.cells, x, state=state, masks=by_layer, valid=batch.valid, leak=self.leak
+        )
         if self.steps == "last":
             h = states[-1].h[None]  # (1, B, H): carried over padding, so that the last is the last valid
         features = h
@@ -201,13 +208,16 @@ class Classifier:
         weight = self._lam(lam, N, B, features0)[..., None]  # (N, B or 1, 1)
         assert params.V is not None
         d, dlogits0, dlogits1 = distance(self.logits(params, features0), self.logits(params, features1))
+        value = (weight[..., 0] * d).sum(axis=0)
+        if not weights:
+            df0 = None if stop_base else (weight * dlogits0) @ params.V.T
+            return Comparison(value, df0, (weight * dlogits1) @ params.V.T, None)
         df1, dV, db = layers.affine_backward(features1, params.V, weight * dlogits1)
         df0 = None
         if not stop_base:
             df0, dV0, db0 = layers.affine_backward(features0, params.V, weight * dlogits0)
             dV, db = dV + dV0, db + db0
-        grads = self._head_grads(dV, db) if weights else None
-        return Comparison((weight[..., 0] * d).sum(axis=0), df0, df1, grads)
+        return Comparison(value, df0, df1, self._head_grads(dV, db))
 
     def _head_grads(self, dV: Array, db: Array) -> Params:
         return Params((None,) * self.n_layers, dV, db)
@@ -219,15 +229,13 @@ class Classifier:
 
     def _lam(self, lam: Array | None, N: int, B: int, like: Array) -> Array:
         """(N, 1) or (N, B); the last step only unless the caller says otherwise."""
+        xp = namespace(lam=lam, features=like)
         if lam is None:
-            only_last = np.zeros((N, 1), like.dtype)
+            only_last: Array = xp.zeros((N, 1), like.dtype)
             only_last[-1] = 1
-            return same_place(only_last, like)
-        if lam.ndim == 1:
-            expect_shape("lam", lam, (N,), f"{N} steps of features")
-            return lam[:, None]
-        expect_shape("lam", lam, (N, B), f"{N} steps of features, B = {B}")
-        return lam
+            return only_last
+        expect_shape("lam", lam, (N,) if lam.ndim == 1 else (N, B), f"features of N = {N} steps, B = {B}")
+        return (lam[:, None] if lam.ndim == 1 else lam).astype(like.dtype)
 
     def _check(self, batch: Batch, given: Mapping[str, Array]) -> None:
         unknown = set(given) - {site.name for site in self.sites}

@@ -65,6 +65,16 @@ class Comparison:
     params: Any | None
 
 
+def choose_sites(model: Model, names: tuple[str, ...] | None) -> tuple[Site, ...]:
+    """The sites of these names, or every recurrent one; raises ValueError for a name that the model lacks."""
+    if names is None:
+        return tuple(site for site in model.sites if site.kind == "recurrent")
+    by_name = {site.name: site for site in model.sites}
+    if not isinstance(names, tuple | list) or not names or any(name not in by_name for name in names):
+        raise ValueError(f"sites is {names!r}, expected a tuple of names among {list(by_name)}")
+    return tuple(by_name[name] for name in names)
+
+
 class Model(Protocol):
     """The protocol; `minadv.models.classifier.Classifier` is the shortest example."""
 

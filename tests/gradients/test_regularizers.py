@@ -1,5 +1,7 @@
 """Likelihood plus regularizer against central differences, by every parameter, and the search outside the gradient."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -52,7 +54,7 @@ SEARCHED = {
 
 @pytest.mark.parametrize("name", SEARCHED)
 def test_the_gradient_is_that_of_the_mask_held_fixed(name, rng, put, monkeypatch):
-    """With the search replaced by its own answer, not one bit changes: it adds nothing to the gradient."""
+    """With only the mask left of what the search found, not one bit changes: nothing else enters the gradient."""
     net = network(rng, put)
     options = {"weight": WEIGHT, "likelihood": LIKELIHOOD}
     found = SEARCHED[name](*net, rng=np.random.default_rng(0), **options)
@@ -60,11 +62,11 @@ def test_the_gradient_is_that_of_the_mask_held_fixed(name, rng, put, monkeypatch
 
     def answer(*args, **given):
         search(*args, **given)  # draws what a search draws, so that what is drawn after it is the same
-        return found.trace
+        return replace(found.trace, im=None, visits=(), start={}, d=None)
 
     monkeypatch.setattr(regularizers, "find_adversary", answer)
     again = SEARCHED[name](*net, rng=np.random.default_rng(0), **options)
-    assert again.trace.visits is found.trace.visits
+    assert again.trace.visits == ()
     assert_same_bits((again.grads, again.value, again.nll), (found.grads, found.value, found.nll))
 
 

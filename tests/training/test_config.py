@@ -33,8 +33,8 @@ RECORDS = [
     reg.EL(p=1 / 3, distance="kl", stop_base=True),
     reg.FD(distance="logit2", share_noise=False),
     reg.Pi(p=0.2),
-    reg.AdD(delta={"layer0": 0.06, "layer1": 0.1}, adv_steps=2, rule="paper", rule_options={"order": "x"}, swaps=1),
-    reg.AdD(budgets=3, search="reselect", scale="kept", keep="best", sites=("readout",)),
+    reg.AdD(delta={"layer0": 0.06, "layer1": 0.1}, adv_steps=2, rule="paper", rule_options={"norm": "l2"}),
+    reg.AdD(budgets=3, search="reselect", swaps=1, scale="kept", keep="best", sites=("readout",)),
     reg.AT(norm=2.0),
     reg.VAT(xi=1e-3),
     reg.Sum((reg.AdD(delta=0.04), reg.VAT()), weights=(1.0, 0.5)),
@@ -65,7 +65,7 @@ class Mine:
 
 
 def test_a_kind_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ConfigError, match="recipe.optimizer is a Mine, expected one of ASGD, AT, Ad"):
+    with pytest.raises(ConfigError, match=r"recipe.optimizer is a Mine, expected one of ASGD, AT, Ad"):
         describe(Mine(), "recipe.optimizer")
     monkeypatch.setattr(config, "KINDS", dict(KINDS))
     register(Mine)
@@ -101,7 +101,7 @@ def test_unknown_kinds_are_refused(kind: Any) -> None:
 def test_fields_that_do_not_fit() -> None:
     with pytest.raises(ConfigError, match=r"model.inner does not fit Adam: .*unexpected keyword argument 'speed'"):
         build({"inner": {"kind": "Adam", "lr": 0.1, "speed": 3}}, "model")
-    with pytest.raises(ConfigError, match="config does not fit ExponentialDecay: .*missing"):
+    with pytest.raises(ConfigError, match=r"config does not fit ExponentialDecay: .*missing"):
         build({"kind": "ExponentialDecay"})
     with pytest.raises(ValueError, match="limit is -1, expected a positive number"):
         build({**describe(Clip(1.0)), "limit": -1})

@@ -28,19 +28,19 @@ METHODS = [Plain(), VD(p=0.2), EL(p=0.2), FD(p=0.2), Pi(p=0.2), AdD(delta=0.4), 
 def test_training_learns(regularizer: Any, put: Any) -> None:
     toy = task(put, regularizer)
     before = toy.evaluate(toy.init(), "test")
-    state, records = train(toy, Recipe(steps=48, optimizer=Adam(0.03)))
+    state, records = train(toy, Recipe(steps=24, optimizer=Adam(0.05)))
     after = toy.evaluate(state.params, "test")
     assert before["error"] > 20
     assert after["error"] < 5
     assert after["loss"] < before["loss"] / 4
-    assert [record["step"] for record in records] == [6, 12, 18, 24, 30, 36, 42, 48]
+    assert [record["step"] for record in records] == [6, 12, 18, 24]
 
 
-@pytest.mark.parametrize("optimizer", [SGD(0.3, momentum=0.5), RMSProp(0.02), ASGD(1.0, interval=None)])
+@pytest.mark.parametrize("optimizer", [SGD(1.0, momentum=0.5), RMSProp(0.05), ASGD(3.0, interval=None)])
 def test_every_optimizer_learns(optimizer: Any, put: Any) -> None:
-    toy = task(put)
-    state, records = train(toy, Recipe(steps=60, optimizer=optimizer))
-    assert toy.evaluate(weights(Recipe(steps=60, optimizer=optimizer), state), "test")["error"] < 10
+    toy, recipe = task(put), Recipe(steps=24, optimizer=optimizer)
+    state, records = train(toy, recipe)
+    assert toy.evaluate(weights(recipe, state), "test")["error"] < 10
     assert records[-1]["valid_loss"] < records[0]["valid_loss"] / 2
 
 

@@ -1,0 +1,177 @@
+"""The comparison of methods in miniature: searched, run, resumed, told."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("safetensors")
+pytest.importorskip("sklearn", reason="the digits come with scikit-learn")
+pytest.importorskip("matplotlib", reason="figures need matplotlib")
+pytest.importorskip("threadpoolctl", reason="experiments set BLAS threads")
+
+from experiments import comparison, digits, reporting, table1
+from experiments.comparison import Preset, best_setting, compare, errors, p_value, table, verdict
+from minadv.cli import main
+from minadv.training import checkpoints
+
+METHODS = ("VD", "AdD K=1")
+SMALL = Preset("small", "digits", "row", 2, 8, 0.5, 1, batch=200, tasks=("s",))
+
+
+@pytest.fixture(autouse=True)
+def in_this_process(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes of their own take longer than the work."""
+    if device.name == "gpu":
+        pytest.skip("the comparison runs on the host")
+    monkeypatch.setattr(comparison.reporting, "run_all", lambda work, tasks, **how: [work(task) for task in tasks])
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("comparison")
+
+
+def small(root: Path, preset: Preset = SMALL, methods: Any = METHODS, seeds: int = 1) -> Any:
+    return compare(preset, methods=methods, seeds=seeds, workers=1, root=root, data_dir=None)
+
+
+def test_searched_then_run(root: Path) -> None:
+    searched, results = small(root)
+    assert [(r["method"], r["strength"], r["weight"]) for r in searched] == [
+        (method, *setting) for method in METHODS for setting in comparison.settings(method, 8)
+    ]
+    assert all(len(comparison.settings(method, 8)) == 4 for method in METHODS)  # the same chance for each
+    assert [(r["method"], r["seed"]) for r in results] == [("VD", 0), ("AdD K=1", 0)]
+    for r in results:
+        best = min((s["valid"]["error"], s["valid"]["loss"]) for s in searched if s["method"] == r["method"])
+        chosen = next(s for s in searched if (s["valid"]["error"], s["valid"]["loss"]) == best)
+        assert (r["strength"], r["weight"]) == (chosen["strength"], chosen["weight"])
+    assert all(s["seed"] == comparison.SEARCH_SEED for s in searched)
+
+
+def test_a_second_call_does_no_work(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = small(root)
+    monkeypatch.setattr(comparison, "fit", None)
+    assert json.dumps(small(root)) == json.dumps(first)
+
+
+def test_a_killed_run_goes_on(root: Path) -> None:
+    """Without its result, and back at an older checkpoint, it ends where it ended."""
+    small(root)
+    [run] = (root / "small" / "final").glob("s-VD-*")
+    result, log = (run / "result.json").read_text(), (run / "log.jsonl").read_text()
+    (run / "result.json").unlink()
+    (run / "log.jsonl").write_text(log[:-10])
+    for path in (run / "checkpoints").iterdir():
+        path.unlink()
+    small(root)
+    assert (run / "result.json").read_text() == result
+    assert checkpoints.latest(run) is not None
+
+
+def test_the_command_line_opens_its_runs(root: Path, capsys: Any) -> None:
+    small(root)
+    for run in (root / "small" / "final").iterdir():
+        result = json.loads((run / "result.json").read_text())
+        assert main(["eval", str(run), "--last"]) == 0
+        assert capsys.readouterr().out.startswith(f"test error {result['test']['error']:.2f} %")
+
+
+def test_without_a_search(tmp_path: Path) -> None:
+    preset = Preset("plain", "digits", "row", 2, 8, 0.5, 1, batch=400, search=False, optimizer="rmsprop")
+    methods = ("none", "FD", "AdD K=2", "AdD reselect")
+    searched, results = small(tmp_path, preset, methods)
+    assert searched == []
+    assert [(r["method"], r["task"]) for r in results] == [(m, task) for m in methods for task in ("s", "p")]
+    settings = {r["method"]: (r["strength"], r["weight"]) for r in results}
+    assert settings == {m: comparison.settings(m, 8)[0] for m in methods}
+
+
+def result(method: str, seed: int, error: float, valid: float = 0.0, **more: Any) -> dict[str, Any]:
+    base = {
+        "method": method,
+        "task": "s",
+        "seed": seed,
+        "strength": 0.1,
+        "weight": 1.0,
+        "curve": [(1, 9.0), (2, error)],
+    }
+    return {**base, "test": {"error": error}, "valid": {"error": valid, "loss": 1.0}, **more}
+
+
+RESULTS = [
+    result(method, seed, base + seed % 3 / 10 + seed / 100)
+    for method, base in (("none", 3.0), ("FD", 2.0), ("AdD K=1", 1.0), ("AdD K=2", 1.0))
+    for seed in range(6)
+]
+ALL = ("none", "FD", "AdD K=1", "AdD K=2")
+
+
+def test_settings_are_chosen_by_validation() -> None:
+    """Never by the test error; by the loss between equals."""
+    trials = [
+        result("FD", 0, 1.0, valid=5.0, strength=0.1),
+        result("FD", 0, 9.0, valid=4.0, strength=0.2),
+        {**result("FD", 0, 9.0, strength=0.3), "valid": {"error": 4.0, "loss": 0.9}},
+        result("VD", 0, 0.0, valid=0.0, strength=0.4),
+        result("FD", 0, 0.0, valid=0.0, strength=0.5, task="p"),
+    ]
+    assert best_setting(trials, "FD", "s") == (0.3, 1.0)
+    assert best_setting(trials, "FD", "p") == (0.5, 1.0)
+    assert best_setting(trials, "EL", "s") is None
+
+
+def test_table() -> None:
+    head, rule, *rows = table(SMALL, RESULTS, ALL).splitlines()
+    cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
+    assert len(head.split("|")) == len(rule.split("|"))
+    assert [row[0] for row in cells] == list(ALL)
+    assert cells[0][1:5] == ["3.12 ± 0.10", "", "", "0.031"]
+    assert cells[2][1:5] == ["1.12 ± 0.10", "0.1, 1", "0.031", "0.031"]
+    assert cells[2][5:] == [".705 ± .047", "5.046 ± .067"]
+
+
+def test_verdict() -> None:
+    assert verdict(SMALL, RESULTS, ALL).splitlines() == [
+        "- s: AdD K=1 (1.12) < AdD K=2 (1.12) < FD (2.12) < none (3.12).",
+        "  - AdD K=1 against none: 2.00 points lower (Wilcoxon p = 0.031)",
+        "  - AdD K=1 against FD: 1.00 points lower (Wilcoxon p = 0.031)",
+        "  - AdD K=2 against AdD K=1: 0.00 points the same (too few seeds for a test)",
+    ]
+
+
+def test_tests_need_seeds() -> None:
+    assert errors(RESULTS, "FD", "s") == [2.0, 2.11, 2.22, 2.03, 2.14, 2.25]
+    assert p_value([1, 2, 3, 4], [2, 3, 4, 5]) == ""
+    assert p_value([1, 2, 3, 4, 5], [2, 3, 4, 5, 7]) == "0.062"
+    assert p_value([1, 2, 3, 4, 5], [1, 2, 3, 4]) == ""
+
+
+def test_figure(tmp_path: Path) -> None:
+    path = reporting.save_figure(comparison.figure(SMALL, RESULTS, ALL), tmp_path / "small.png")
+    assert path.read_bytes().startswith(b"\x89PNG")
+    assert path.stat().st_size > 10_000
+
+
+def test_digits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    """The README's command, in miniature."""
+    monkeypatch.setattr(digits, "PRESET", Preset("few", "digits", "row", 2, 8, 0.5, 1, batch=600, search=False))
+    digits.main(["--runs", str(tmp_path / "runs"), "--out", str(tmp_path / "out")])
+    *_, json_path, table_path, figure_path = capsys.readouterr().out.split()
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"digits.json", "digits.md", "digits.png"}
+    assert all(f"\n| {method} " in Path(table_path).read_text() for method in comparison.METHODS)
+    assert len(json.loads(Path(json_path).read_text())["results"]) == 2 * len(comparison.METHODS)
+    assert Path(figure_path).stat().st_size > 10_000
+
+
+def test_table1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    monkeypatch.setitem(table1.PRESETS, "digits", Preset("digits", "digits", "row", 2, 8, 0.5, 1, batch=600))
+    options = ["--methods", "none", "VD", "--seeds", "2", "--runs", str(tmp_path / "runs"), "--out", str(tmp_path)]
+    table1.main(options)
+    data = json.loads((tmp_path / "table1-digits.json").read_text())
+    assert (len(data["search"]), len(data["results"]), data["facts"]["seeds"]) == (8, 8, 2)
+    text = (tmp_path / "table1-digits.md").read_text()
+    assert "mean ± standard deviation over 2 seed(s)" in text
+    assert text.endswith(verdict(table1.PRESETS["digits"], data["results"], ["none", "VD"]) + "\n")
