@@ -66,8 +66,8 @@ TABLE = {
     "regularizers.py": [
         (
             "likelihood at the wrong pass",
-            "tally.add_nll(dropped, on.likelihood)",
-            "tally.add_nll(base, on.likelihood)",
+            "tally.add_nll(run, on.likelihood / self.samples)",
+            "tally.add_nll(base, on.likelihood / self.samples)",
             GRADIENTS,
         ),
         ("likelihood taken twice", "share, likelihood=0.0))", "share))", TERMS),

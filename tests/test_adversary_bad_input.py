@@ -28,10 +28,7 @@ WRONG = {
     "swaps elsewhere": ({"budgets": 2, "swaps": 2}, r'swaps belongs to search="reselect", and search is "greedy"'),
     "tries elsewhere": ({"budgets": 2, "tries": 2}, r'tries belongs to search="random", and search is "greedy"'),
     "rule elsewhere": ({"budgets": 2, "search": "reselect", "rule": "paper"}, r'rule belongs to search="greedy"'),
-    "option of no rule": (
-        {"budgets": 2, "rule_options": {"norm": "l2"}},
-        r"'norm', but rule \"strict\" takes allow_unflip",
-    ),
+    "option of no rule": ({"budgets": 2, "rule_options": {"norm": "l2"}}, r"'norm', expected options of rule"),
     "value of no option": (
         {"budgets": 2, "rule": "paper", "rule_options": {"norm": "l3"}},
         r"norm is 'l3', expected one of 'count', 'l2'",

@@ -2,13 +2,16 @@
 
 import json
 
+import numpy as np
 import pytest
 
 pytest.importorskip("sklearn", reason="the digits come with scikit-learn")
 pytest.importorskip("matplotlib", reason="figures need matplotlib")
 pytest.importorskip("threadpoolctl", reason="experiments set BLAS threads")
 
-from experiments import bounds, search_quality
+from experiments import bounds, search_quality, small_nets
+from minadv.adversary import find_adversary
+from minadv.models import Classifier
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
@@ -49,6 +52,25 @@ def test_search_quality(tmp_path, monkeypatch, capsys):
     assert "reselect K=2" in (tmp_path / "search_quality.md").read_text()
     assert (tmp_path / "search_quality.png").stat().st_size > 1000
     assert "written" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("scale", ["none", "kept"])
+def test_one_enumeration_for_both_distances(scale):
+    _, test = small_nets.digit_rows(4)
+    model = Classifier(n_in=8, n_hidden=6, n_classes=4)
+    params, batch = model.init(np.random.default_rng(0)), small_nets.test_batch(test, 5)
+    for distance, found in search_quality.exact_maxima(model, params, batch, scale).items():
+        trace = find_adversary(
+            model,
+            params,
+            batch,
+            rng=np.random.default_rng(0),
+            budgets=3,
+            search="exact",
+            scale=scale,
+            distance=distance,
+        )
+        np.testing.assert_allclose(found, trace.d, rtol=1e-6)
 
 
 def test_bounds(tmp_path, monkeypatch):
