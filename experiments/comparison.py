@@ -8,8 +8,9 @@ it stopped when the same command is given again.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,8 @@ from minadv.training.schedules import RampDown, RampUp
 from minadv.training.task import evaluate
 
 METHODS = ("none", "VD", "FD", "AdD K=1", "AdD K=2", "AdD reselect")
+
+RESULT = "result.json"
 
 PAPER = {  # Table 1, test error %, ten runs
     "none": ("1.018 ± .165", "9.924 ± .307"),
@@ -107,9 +110,7 @@ def regularizer(job: Job) -> Regularizer:
 
 def work(job: Job) -> dict[str, Any]:
     """Train (or find trained) one network; its errors on validation and test, with the weights of the last step."""
-    done = job.folder / "result.json"
-    if done.exists():
-        found: dict[str, Any] = json.loads(done.read_text())
+    if (found := _found(job)) is not None:
         return found
     data = load(job.preset, job.task, job.data_dir)
     model = Classifier(data.train.x.shape[2], job.preset.n_hidden, data.classes)
@@ -132,10 +133,12 @@ def work(job: Job) -> dict[str, Any]:
         seed=job.seed,
         out=job.folder,
         resume=True,
+        progress=False,
         about=about_data(job),
         track={"budgets": max(3, int(0.03 * model.n_hidden)), "adv_steps": 2, "keep": "last"} if job.track else None,
     )
     result = {
+        "preset": asdict(job.preset),
         "method": job.method,
         "task": job.task,
         "seed": job.seed,
@@ -145,8 +148,17 @@ def work(job: Job) -> dict[str, Any]:
         "test": evaluate(model, run.last, data.test),
         "curve": [(r["epoch"], r["valid_error"]) for r in run.records],
     }
-    reporting.write_json(done, result)
+    reporting.write_json(job.folder / RESULT, result)
     return result
+
+
+def _found(job: Job) -> dict[str, Any] | None:
+    """The result of a finished run of this very preset."""
+    path = job.folder / RESULT
+    if not path.exists():
+        return None
+    result: dict[str, Any] = json.loads(path.read_text())
+    return result if result.get("preset") == json.loads(json.dumps(asdict(job.preset))) else None
 
 
 def about_data(job: Job) -> dict[str, Any]:
@@ -174,6 +186,7 @@ def compare(
         for strength, weight in settings(method, preset.n_hidden)
         if preset.search and len(settings(method, preset.n_hidden)) > 1
     ]
+    _say_what_is_there(trials)
     searched = reporting.run_all(work, trials, workers=workers, title=f"{preset.name}: settings") if trials else []
     jobs = []
     for seed in range(seeds):
@@ -182,10 +195,21 @@ def compare(
                 strength, weight = best_setting(searched, method, task) or settings(method, preset.n_hidden)[0]
                 one = replace(first, method=method, task=task, strength=strength, weight=weight)
                 jobs.append(replace(one, seed=seed, part="final"))
+    _say_what_is_there(jobs)
     return searched, reporting.run_all(work, jobs, workers=workers, title=f"{preset.name}: seeds")
 
 
 SEARCH_SEED = 1000
+NAMES = {"s": "scanline", "p": "permuted"}
+
+
+def _say_what_is_there(jobs: Sequence[Job]) -> None:
+    """A finished run is not trained again; say so, because the code may have changed since."""
+    there = [job for job in jobs if _found(job) is not None]
+    if there:
+        folder = there[0].root / there[0].preset.name
+        said = f"{len(there)} of {len(jobs)} runs are in {folder} already and are used as they are"
+        print(f"{said}; delete the folder to train anew", file=sys.stderr)
 
 
 def best_setting(searched: Sequence[dict[str, Any]], method: str, task: str) -> tuple[float, float] | None:
@@ -204,7 +228,11 @@ def errors(results: Sequence[dict[str, Any]], method: str, task: str) -> list[fl
 
 
 def table(preset: Preset, results: Sequence[dict[str, Any]], methods: Sequence[str]) -> str:
-    """Mean ± standard deviation by method and task, with paired tests against none and against FD."""
+    """Mean ± standard deviation by method and task; with five seeds or more, paired tests against none and FD."""
+    tested = min(len(errors(results, method, task)) for method in methods for task in preset.tasks) >= 5
+    head = ["method"]
+    for task in preset.tasks:
+        head += [f"{NAMES[task]}: test error %", "p or δ, weight"] + ["P vs none", "P vs FD"] * tested
     rows = []
     for method in methods:
         cells = [method]
@@ -212,13 +240,11 @@ def table(preset: Preset, results: Sequence[dict[str, Any]], methods: Sequence[s
             mine = errors(results, method, task)
             setting = next((r for r in results if (r["method"], r["task"]) == (method, task)), None)
             chosen = "" if setting is None or method == "none" else f"{setting['strength']:g}, {setting['weight']:g}"
-            cells += [reporting.spread(mine), chosen]
-            cells += [p_value(mine, errors(results, other, task)) for other in ("none", "FD")]
-        rows.append([*cells, *PAPER[method]])
-    head = ["method"]
-    for task in preset.tasks:
-        head += [f"{task}: test error %", "p or δ, weight", "p vs none", "p vs FD"]
-    return reporting.markdown([*head, "paper sMNIST", "paper pMNIST"], rows)
+            tests = [p_value(mine, errors(results, other, task)) for other in ("none", "FD")]
+            cells += [reporting.spread(mine), chosen] + tests * tested
+        rows.append([*cells, *PAPER[method]] if preset.images == "mnist" else cells)
+    paper = ["paper sMNIST", "paper pMNIST"] if preset.images == "mnist" else []
+    return reporting.markdown([*head, *paper], rows)
 
 
 def p_value(mine: Sequence[float], other: Sequence[float]) -> str:
@@ -234,16 +260,15 @@ def verdict(preset: Preset, results: Sequence[dict[str, Any]], methods: Sequence
     for task in preset.tasks:
         means = {m: float(np.mean(errors(results, m, task))) for m in methods}
         order = sorted(methods, key=lambda m: means[m])
-        lines.append(f"- {task}: " + " < ".join(f"{m} ({means[m]:.2f})" for m in order) + ".")
+        lines.append(
+            f"- {NAMES[task]}, from low error to high: " + ", ".join(f"{m} {means[m]:.2f}" for m in order) + "."
+        )
         for one, other in (("AdD K=1", "none"), ("AdD K=1", "FD"), ("AdD K=2", "AdD K=1"), ("AdD reselect", "AdD K=2")):
             if one in means and other in means:
                 gap = means[one] - means[other]
                 p = p_value(errors(results, one, task), errors(results, other, task))
-                sign = "lower" if gap < 0 else "higher" if gap > 0 else "the same"
-                lines.append(
-                    f"  - {one} against {other}: {abs(gap):.2f} points {sign}"
-                    + (f" (Wilcoxon p = {p})" if p else " (too few seeds for a test)")
-                )
+                found = "no difference" if gap == 0 else f"{abs(gap):.2f} points {'lower' if gap < 0 else 'higher'}"
+                lines.append(f"  - {one} against {other}: {found}" + (f" (Wilcoxon P = {p})" if p else ""))
     return "\n".join(lines)
 
 
@@ -266,7 +291,7 @@ def figure(preset: Preset, results: Sequence[dict[str, Any]], methods: Sequence[
                 epochs, np.mean([[e for _, e in c] for c in curves], axis=0), label=method, color=f"C{n}"
             )
         axes[0, column].set_xticks(range(len(methods)), methods, rotation=20)
-        axes[0, column].set(title=f"{preset.name}, {task}", ylabel="test error %")
+        axes[0, column].set(title=f"{preset.name}, {NAMES[task]}", ylabel="test error %")
         axes[1, column].set(xlabel="epoch", ylabel="validation error %", yscale="log")
         axes[1, column].legend(fontsize=8)
     drawn.tight_layout()

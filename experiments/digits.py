@@ -40,8 +40,11 @@ def main(argv: Sequence[str] | None = None) -> None:
         reporting.write(args.out / "digits.md", text),
         reporting.save_figure(comparison.figure(PRESET, results, METHODS), args.out / "digits.png"),
     ]
-    print(f"Test error of LSTMs of {PRESET.n_hidden} units after {PRESET.epochs:g} epochs, {args.seeds} seed(s):\n")
-    print(text)
+    size = f"LSTMs of {PRESET.n_hidden} units, {PRESET.epochs:g} epochs, {args.seeds} seed(s)"
+    print(f"Test error on 360 images, {size}:")
+    print(f"\n{text}")
+    if args.seeds == 1:
+        print("One seed shows how it works, not which method is better: for that, python -m experiments.table1\n")
     print(f"in {about['seconds']} s; written:", *paths, sep="\n  ")
 
 

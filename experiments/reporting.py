@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -95,10 +96,14 @@ def save_figure(figure: Any, path: Path) -> Path:
 
 def run_all(work: Callable[[Task], Result], tasks: Sequence[Task], *, workers: int, title: str) -> list[Result]:
     """Do independent tasks in parallel processes, one BLAS thread each, with a progress bar; results in task order."""
+    bar = {"total": len(tasks), "desc": title, "disable": not sys.stderr.isatty()}
+    if workers == 1:
+        with threadpool_limits(1):
+            return [work(task) for task in tqdm(tasks, **bar)]
     results: dict[int, Result] = {}
-    with ProcessPoolExecutor(workers, initializer=_one_thread) as pool:
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_one_thread) as pool:
         futures = {pool.submit(work, task): n for n, task in enumerate(tasks)}
-        for future in tqdm(as_completed(futures), total=len(tasks), desc=title, disable=not sys.stderr.isatty()):
+        for future in tqdm(as_completed(futures), **bar):
             results[futures[future]] = future.result()
     return [results[n] for n in range(len(tasks))]
 

@@ -1,8 +1,8 @@
 """minadv: adversarial dropout for recurrent neural networks, from scratch on NumPy and CuPy.
 
 The paper is Park et al., *Adversarial Dropout for Recurrent Neural Networks*, AAAI 2019. Read the modules in the order
-`rnn` (then `lstm`, `gru`), `masks`, `distances`, `influence`, `flip`, `adversary`, `regularizers`; each is one idea,
-with the paper's names. `fit` trains a model, `load` opens a run.
+`rnn` (then `lstm`, `gru`), `masks`, `distances`, `influence`, `flip`, `search`, `adversary`,
+`regularizers`; each is one idea, with the paper's names. `fit` trains a model, `load` opens a run.
 """
 
 from minadv import (

@@ -6,7 +6,7 @@ r"""The search for the adversarial mask: base pass, distance, influence map, fli
 Four searches over any model of `minadv.models.protocol`:
 
 * ``"greedy"``, the paper's: from a start one random flip away, alternate influence map and flip (Eq. 8);
-* ``"reselect"``, minadv's own, about twice as strong for the same price: see `minadv.search.reselect`;
+* ``"reselect"``, minadv's own, stronger for about the same price: see `minadv.search.reselect`;
 * ``"exact"``: every mask of the ball, for small networks;
 * ``"random"``: the best of ``tries`` random masks, the baseline.
 
@@ -54,7 +54,7 @@ class Trace:
     eps: Masks
     eps0: Masks
     start: Masks
-    im: Masks | None  # the last influence map
+    im: Masks | None  # the last influence map, taken at the visit that holds it, not at eps
     d: Array | None  # (B,), the distance at eps; None for keep="last", whose last mask is not scored
     passes: Passes
     budgets: dict[str, int]
@@ -95,12 +95,12 @@ def find_adversary(
 
     Give ``delta``, a share of the units, or ``budgets``, a number of flips; one for all sites or a dict by site.
     ``eps0`` is the base mask (default: the expected mask, the full network, m = 1). ``init="flip"`` starts from one
-    random flip an example, ``"base"`` from eps0 itself, which needs ``adv_noise``, the noise of the perturbed passes,
-    to differ from ``noise``, that of the base pass (default: no noise, and the same in all passes). ``adv_steps`` is
-    K, the number of influence maps. ``lam``, (N,) or (N, B) for the N steps of the model's features, weighs them
-    (default: the model's). ``sites`` defaults to every recurrent one. ``keep="best"`` returns the best mask visited,
-    example by example; for ``"greedy"``, ``"last"`` returns the last one, unscored, as the paper trains. ``base`` may
-    hand over the base's features.
+    random flip an example, ``"base"`` from eps0 itself. ``noise`` is that of the base pass (None: no noise),
+    ``adv_noise`` that of the perturbed passes (None: the same; ``init="base"`` needs another one). ``adv_steps`` is K,
+    the number of influence maps. ``lam``, (N,) or (N, B) for the N steps of the model's features, weighs them (default:
+    the model's). ``sites`` defaults to every recurrent one. ``keep="best"`` returns the best mask visited, example by
+    example; for ``"greedy"``, ``"last"`` returns the last one, unscored, as the paper trains. ``base`` may hand over
+    the base's features.
 
     ``tries`` belongs to ``"random"``; ``swaps`` to ``"reselect"``: how many outsiders are tried in the place of each
     flipped unit in a last round. ``max_masks`` limits ``"exact"``. ``rule_options`` goes to `minadv.flip.flip`.

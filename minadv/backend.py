@@ -88,6 +88,8 @@ def choose_device(device: DeviceName = "auto") -> Device:
     try:
         cupy, name = _try_cupy()
     except Exception as cause:  # whatever goes wrong between a wheel and a driver, it means "not this device"
+        if isinstance(cause, ModuleNotFoundError) and cause.name == "cupy":
+            cause = ModuleNotFoundError("CuPy is not installed: pip install minadv[cuda12] or minadv[cuda13]")
         said = str(cause).strip()
         reason = f"{type(cause).__name__}: {said.splitlines()[0]}" if said else type(cause).__name__
         if device == "gpu":

@@ -95,8 +95,8 @@ def forward(
     a, hn = slot.take("a", (T, B, 3 * H), x), slot.take("hn", (T, B, H), x)
     hhat, hU = slot.take("hhat", (B, H), x), slot.take("hU", (B, 3 * H), x)
 
-    xp.matmul(x.reshape(T * B, -1), params.W, out=a.reshape(T * B, 3 * H))  # x_t W + b for every t at once
-    a += params.b
+    xp.matmul(x.reshape(T * B, -1), params.W, out=a.reshape(T * B, 3 * H))  # x_t W for every t at once
+    a += params.b  # until step t, a[t - 1] holds its share of the pre-activation
     for t in range(1, T + 1):
         if m is None:
             hhat = h[t - 1]
@@ -138,7 +138,9 @@ def backward(
     dq, dn = slot.take("dq", (T, B, 3 * H), x), slot.take("dn", (T, B, H), x)
     dhhat = slot.give("dhhat", (T, B, H), x)  # (T, B, H)
     dm = None if m is None else xp.zeros_like(m)  # (B, H)
-    dh_t = xp.zeros((B, H), x.dtype) if dstate is None else dstate.h.copy()  # from the steps after t, then all of it
+    dh_t = (
+        xp.zeros((B, H), x.dtype) if dstate is None else dstate.h.copy()
+    )  # what the later steps hand back, then dh[t - 1] added
     dleak = xp.empty((B, H), x.dtype)
 
     for t in range(T, 0, -1):

@@ -9,8 +9,10 @@ Swapping the two sums, with :math:`g_u = \partial (\sum_t \lambda_t D_t) / \part
 
 .. math:: IM_i = \sum_{u=0}^{T-1} g_{u,i}\, h_{u,i}
 
-which costs O(T) instead of O(T²). `influence_map` is that sum, `influence_map_double_sum` the paper's. Both are
-gradients with respect to ``m``; `minadv.masks.scale_backward` carries them to ``eps``.
+which costs O(T) instead of O(T²). The sum starts at the initial state, u = 0, which is masked too and drops out where
+it is zero; with a readout from the clean state no term u = t arises. `influence_map` is that sum,
+`influence_map_double_sum` the paper's. Both are gradients with respect to ``m``; `minadv.masks.scale_backward` carries
+them to ``eps``.
 """
 
 from __future__ import annotations

@@ -101,8 +101,8 @@ def forward(
     hhat, hU = slot.take("hhat", (B, H), x), slot.take("hU", (B, 4 * H), x)
     half = gates.lstm_half(H, x)  # (4H,)
 
-    xp.matmul(x.reshape(T * B, -1), params.W, out=a.reshape(T * B, 4 * H))  # x_t W + b for every t at once
-    a += params.b
+    xp.matmul(x.reshape(T * B, -1), params.W, out=a.reshape(T * B, 4 * H))  # x_t W for every t at once
+    a += params.b  # until step t, a[t - 1] holds its share of the pre-activation
     for t in range(1, T + 1):
         if m is None:
             hhat = h[t - 1]
@@ -146,7 +146,9 @@ def backward(
     dz = slot.take("dz", (T, B, 4 * H), x)  # (T, B, 4H)
     dhhat = slot.give("dhhat", (T, B, H), x)  # (T, B, H)
     dm = None if m is None else xp.zeros_like(m)  # (B, H)
-    dh_t = xp.zeros((B, H), x.dtype) if dstate is None else dstate.h.copy()  # from the steps after t, then all of it
+    dh_t = (
+        xp.zeros((B, H), x.dtype) if dstate is None else dstate.h.copy()
+    )  # what the later steps hand back, then dh[t - 1] added
     dc_t = xp.zeros((B, H), x.dtype) if dstate is None else dstate.c.copy()
 
     for t in range(T, 0, -1):

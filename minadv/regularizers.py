@@ -219,6 +219,8 @@ class Sum(Regularizer):
     weights: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.parts, tuple | list) or not all(isinstance(part, Regularizer) for part in self.parts):
+            raise TypeError(f"parts is {self.parts!r}, expected a tuple of regularizers: Sum((AdD(), VAT()))")
         if not self.parts or (self.weights is not None and len(self.weights) != len(self.parts)):
             raise ValueError(f"parts is {self.parts} and weights {self.weights}, expected one weight for each part")
 

@@ -88,8 +88,8 @@ def forward(
     h[0] = 0 if state is None else state.h
     hhat, hU = slot.take("hhat", (B, H), x), slot.take("hU", (B, H), x)  # (B, H)
 
-    xp.matmul(x.reshape(T * B, -1), params.W, out=h[1:].reshape(T * B, H))  # x_t W + b for every t at once
-    h[1:] += params.b
+    xp.matmul(x.reshape(T * B, -1), params.W, out=h[1:].reshape(T * B, H))  # x_t W for every t at once
+    h[1:] += params.b  # until step t, h[t] holds its share of the pre-activation
     for t in range(1, T + 1):
         if m is None:
             hhat = h[t - 1]
@@ -125,7 +125,9 @@ def backward(
     dz = slot.take("dz", (T, B, H), x)  # (T, B, H)
     dhhat = slot.give("dhhat", (T, B, H), x)  # (T, B, H)
     dm = None if m is None else xp.zeros_like(m)  # (B, H)
-    dh_t = xp.zeros((B, H), x.dtype) if dstate is None else dstate.h.copy()  # from the steps after t, then all of it
+    dh_t = (
+        xp.zeros((B, H), x.dtype) if dstate is None else dstate.h.copy()
+    )  # what the later steps hand back, then dh[t - 1] added
 
     for t in range(T, 0, -1):
         if t % 16 == 0:

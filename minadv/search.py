@@ -98,7 +98,8 @@ class Problem:
 def greedy(problem: Problem, start: Masks, K: int, *, score_last: bool) -> tuple[Visit, ...]:
     r"""The paper's search: K times, the influence map at the current mask, then a flip within a growing budget (Eq. 8).
 
-    The budget after step k = 0, 1, ... is :math:`\lceil (k+1) b / K \rceil`. Passes: K + 1 forward, K backward.
+    The budget after step k = 0, 1, ... is :math:`\lceil (k+1) b / K \rceil`. Passes: K + 1 forward (K where the last
+    mask is not scored), K backward.
     """
     visits = []
     eps = start

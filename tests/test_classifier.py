@@ -191,3 +191,19 @@ def test_bad_input(rng, put):
         model.compare(params, f, f, put(np.ones((1, 2))), by_name("js"))
     with pytest.raises(ValueError, match=r"targets is None"):
         model.head(params, f, None)
+
+
+def test_batches_are_time_first(rng, put):
+    x, y = put((rng.standard_normal((6, 4, 2)), rng.integers(0, 3, 6)))  # (B, T, I) with six labels
+    with pytest.raises(ValueError, match=r"targets has shape \(6,\), expected \(4,\) \(x has B = 4 examples"):
+        Batch(x, y)
+    with pytest.raises(ValueError, match=r"x has shape \(6, 4\), expected \(T, B, I\)"):
+        Batch(x[..., 0])
+    with pytest.raises(ValueError, match=r"valid has shape \(4, 6\), expected \(6, 4\)"):
+        Batch(x, valid=put(np.ones((4, 6), dtype=bool)))
+
+
+def test_parameters_of_another_depth(rng, put):
+    _, params, batch = network(rng, put, n_layers=2)
+    with pytest.raises(ValueError, match=r"params has 2 layers, expected n_layers = 1"):
+        Classifier(2, 4, 3).body(params, batch, masks={}, noise=None)

@@ -13,6 +13,7 @@ import minadv
 from minadv.cli import build_parser, main
 from minadv.commands import tasks
 from minadv.data.images import digits
+from minadv.data.sequences import from_description
 from minadv.training import log
 from tests.data.idxfiles import write_four
 
@@ -120,7 +121,7 @@ def test_eval(trained: Path, says: Any) -> None:
 
 
 def as_digits(run: Path) -> Any:
-    return tasks.load_data(minadv.load(run).config["about"])
+    return from_description(minadv.load(run).config["about"])
 
 
 def test_attack(trained: Path, says: Any) -> None:

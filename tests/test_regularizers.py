@@ -212,3 +212,8 @@ def test_one_example(rng, put):
     assert isinstance(batch, Batch)
     for regularizer in EVERY.values():
         assert watch(regularizer, (model, params, batch), likelihood=1.0)[0].value.shape == (1,)
+
+
+def test_a_sum_takes_a_tuple():
+    with pytest.raises(TypeError, match=r"expected a tuple of regularizers: Sum\(\(AdD\(\), VAT\(\)\)\)"):
+        Sum(AdD(), VAT())

@@ -13,10 +13,9 @@ from minadv import masks
 from minadv.adversary import find_adversary
 from minadv.backend import Array
 from minadv.checks import expect_shape
-from minadv.commands import tasks
 from minadv.data.batches import in_order, take
 from minadv.data.images import Images, Split
-from minadv.data.sequences import sequences
+from minadv.data.sequences import from_description, sequences
 from minadv.models.classifier import Batch
 from minadv.search import ball_size
 from minadv.training import runs
@@ -140,4 +139,4 @@ def open_run(args: argparse.Namespace) -> tuple[runs.Run, Images]:
     about = dict(run.config["about"])
     if args.data_dir is not None:
         about["data_dir"] = args.data_dir
-    return run, tasks.load_data(about)
+    return run, from_description(about)

@@ -8,7 +8,6 @@ from typing import Any
 
 from minadv import masks
 from minadv.data import images
-from minadv.data.sequences import as_sequences
 from minadv.models.classifier import Classifier
 from minadv.regularizers import EL, FD, VD, AdD, Pi, Plain, Regularizer
 from minadv.training.clip import Clip
@@ -39,14 +38,6 @@ PRESETS = {
 }
 
 METHODS = ("none", "vd", "el", "fd", "pi", "add")
-
-
-def load_data(about: dict[str, Any]) -> images.Images:
-    """The sequences of a run, from what its configuration says of them."""
-    if "images" not in about:
-        raise ValueError("this run was made in Python and does not say where its data is: go on with it there")
-    loaded = images.load(about["images"], data_dir=about["data_dir"], dtype=about["dtype"])
-    return as_sequences(loaded, by=about["by"], pool=about["pool"], permute=about["permuted"])
 
 
 def about_data(args: argparse.Namespace) -> dict[str, Any]:

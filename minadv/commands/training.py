@@ -9,6 +9,7 @@ from typing import Any
 
 from minadv.backend import Device, choose_device
 from minadv.commands import tasks
+from minadv.data.sequences import from_description
 from minadv.training import runs
 from minadv.training.config import build
 from minadv.training.loop import Interrupted
@@ -27,7 +28,7 @@ def train(args: argparse.Namespace) -> None:
     about = tasks.about_data(args)
     regularizer = tasks.regularizer(args)
     device = choose_device(args.device)
-    data = tasks.load_data(about)
+    data = from_description(about)
     model = tasks.model(args, data)
     per_epoch = len(data.train) // min(args.batch, len(data.train))
     _say(f"{args.task}: {len(data.train):,} training sequences of {data.train.x.shape[1]} steps; writing {out}")
@@ -62,7 +63,7 @@ def _resume(path: Path, args: argparse.Namespace) -> None:
         about["data_dir"] = args.data_dir
     run = _fit(
         build(config["model"], "model"),
-        tasks.load_data(about),
+        from_description(about),
         regularizer=build(config["regularizer"], "regularizer"),
         recipe=runs.build_recipe(config["recipe"]),
         batch_size=config["batch_size"],
@@ -112,7 +113,7 @@ def evaluation(args: argparse.Namespace) -> None:
     about = dict(run.config["about"])
     if args.data_dir is not None:
         about["data_dir"] = args.data_dir
-    data = tasks.load_data(about)
+    data = from_description(about)
     params = run.last if args.last else run.params
     metrics = evaluate(run.model, params, getattr(data, args.part))
     n = len(getattr(data, args.part))

@@ -12,11 +12,11 @@ pixel or of one image row. The order is the same in every run, on every machine:
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from minadv.backend import Array, same_place
 from minadv.checks import expect_choice, expect_shape
-from minadv.data.images import Images, Split
+from minadv.data.images import Images, Split, load
 from minadv.training.streams import permutation, stream
 
 By: TypeAlias = Literal["pixel", "row"]
@@ -29,6 +29,14 @@ def as_sequences(images: Images, *, by: By = "pixel", pool: int = 1, permute: bo
         return replace(split, x=sequences(split.x, by=by, pool=pool, permute=permute))
 
     return replace(images, train=cut(images.train), valid=cut(images.valid), test=cut(images.test))
+
+
+def from_description(about: dict[str, Any]) -> Images:
+    """The sequences that a run's configuration describes: images, data_dir, dtype, by, pool, permuted."""
+    if "images" not in about:
+        raise ValueError("this run was made in Python and does not say where its data is: go on with it there")
+    loaded = load(about["images"], data_dir=about["data_dir"], dtype=about["dtype"])
+    return as_sequences(loaded, by=about["by"], pool=about["pool"], permute=about["permuted"])
 
 
 def sequences(x: Array, *, by: By = "pixel", pool: int = 1, permute: bool = False) -> Array:

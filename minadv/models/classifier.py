@@ -32,6 +32,15 @@ class Batch:
     targets: Array | None = None  # (B,) classes; None for unlabelled examples
     valid: Array | None = None  # (T, B), False on padding
 
+    def __post_init__(self) -> None:
+        namespace(x=self.x, targets=self.targets, valid=self.valid)
+        expect_shape("x", self.x, ("T", "B", "I"), "time first: minadv.data.batches.take makes such batches")
+        T, B, _ = self.x.shape
+        if self.targets is not None:
+            expect_shape("targets", self.targets, (B,), f"x has B = {B} examples, time first")
+        if self.valid is not None:
+            expect_shape("valid", self.valid, (T, B), f"x has T = {T}, B = {B}")
+
     def __len__(self) -> int:
         return int(self.x.shape[1])
 
@@ -132,7 +141,7 @@ class Classifier:
         state: tuple[Any, ...] | None = None,
         dx: Array | None = None,
     ) -> tuple[Array, tuple[Any, ...], Cache]:
-        self._check(batch, masks)
+        self._check(params, batch, masks)
         x = batch.x if noise is None else batch.x * noise.inputs
         x = x if dx is None else x + dx
         by_layer = tuple(masks.get(f"layer{n}") for n in range(self.n_layers))
@@ -237,7 +246,9 @@ class Classifier:
         expect_shape("lam", lam, (N,) if lam.ndim == 1 else (N, B), f"features of N = {N} steps, B = {B}")
         return (lam[:, None] if lam.ndim == 1 else lam).astype(like.dtype)
 
-    def _check(self, batch: Batch, given: Mapping[str, Array]) -> None:
+    def _check(self, params: Params, batch: Batch, given: Mapping[str, Array]) -> None:
+        if len(params.cells) != self.n_layers:
+            raise ValueError(f"params has {len(params.cells)} layers, expected n_layers = {self.n_layers}")
         unknown = set(given) - {site.name for site in self.sites}
         if unknown:
             raise ValueError(f"masks has {sorted(unknown)}, expected sites among {[s.name for s in self.sites]}")

@@ -157,12 +157,13 @@ def train(
     run: Path | None = None,
     *,
     title: str = "",
+    progress: bool = True,
     on_evaluation: Callable[[dict[str, Any]], None] | None = None,
 ) -> tuple[State, list[dict[str, Any]]]:
     """Train to the end, from the newest checkpoint of ``run`` if it has one; returns the last state and the records.
 
-    Without ``run`` nothing is written. Raises TrainingError where a number is not finite, Interrupted on Ctrl-C, after
-    saving.
+    Without ``run`` nothing is written; ``progress=False`` shows no bar. Raises TrainingError where a number is not
+    finite, Interrupted on Ctrl-C, after saving.
     """
     state = start(task, recipe)
     records: list[dict[str, Any]] = []
@@ -178,7 +179,7 @@ def train(
 
     try:
         each = task.units_per_step
-        with Progress(recipe.steps * each, unit=task.unit, done=state.step * each, title=title) as bar:
+        with Progress(recipe.steps * each, unit=task.unit, done=state.step * each, title=title, shown=progress) as bar:
             while state.step < recipe.steps and not _exhausted(recipe, state):
                 new, shown = advance(task, recipe, state)
                 last = new.step == recipe.steps

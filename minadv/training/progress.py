@@ -24,12 +24,13 @@ class Progress:
         unit: str = "image",
         done: int = 0,
         title: str = "",
+        shown: bool = True,
         stream: TextIO | None = None,
     ) -> None:
         self._shown: dict[str, str] = {}
         self._bar: Any = None
         stream = sys.stderr if stream is None else stream
-        if not stream.isatty():
+        if not shown or not stream.isatty():
             return
         try:
             from tqdm import tqdm

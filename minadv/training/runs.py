@@ -23,6 +23,7 @@ import numpy as np
 from minadv.backend import Array, Device, DeviceName, choose_device, to_device, to_host
 from minadv.checks import expect_shape
 from minadv.data.images import Images
+from minadv.data.sequences import from_description
 from minadv.layers import log_softmax
 from minadv.models.classifier import Batch, Classifier
 from minadv.regularizers import Plain, Regularizer
@@ -46,9 +47,9 @@ class Run:
     """A trained model, with where it came from."""
 
     model: Classifier
-    params: Any  # the weights of the best validation score, on the host
-    last: Any  # those of the last step
-    config: dict[str, Any]  # as it stands in the run's file
+    params: Any = field(repr=False)  # the weights of the best validation score, on the host
+    last: Any = field(repr=False)  # those of the last step
+    config: dict[str, Any] = field(repr=False)  # as it stands in the run's file, empty if there is none
     records: list[dict[str, Any]] = field(repr=False)  # one an evaluation
     step: int
     path: Path | None = None
@@ -66,8 +67,10 @@ class Run:
         return np.concatenate(rows)
 
     def test(self, data: Images | None = None) -> dict[str, Any]:
-        """Loss and error on the test part of the data (default: what the run was trained on)."""
+        """Mean NLL and error in per cent on the test part of the data (default: what the run was trained on)."""
         data = data or self.data
+        if data is None and "images" in self.config.get("about", {}):
+            data = from_description(self.config["about"])
         if data is None:
             raise RunError("this run does not know its data: give the data to test on")
         return evaluate(self.model, self.params, data.test)
@@ -87,6 +90,7 @@ def fit(
     resume: bool = False,
     about: dict[str, Any] | None = None,
     track: dict[str, Any] | None = None,
+    progress: bool = True,
     on_evaluation: Any = None,
     **options: Any,
 ) -> Run:
@@ -95,7 +99,9 @@ def fit(
     ``data`` holds sequences (N, T, I) (`minadv.data.sequences.as_sequences`). Give a `Recipe`, or ``epochs`` and any of
     its fields by name. With ``out`` the run is written there, and ``resume=True`` goes on where a killed run stopped;
     a folder that is there already is otherwise an error. ``about`` is kept in the configuration, for whoever wants to
-    find the data again.
+    find the data again; ``track``, options of `minadv.find_adversary`, adds the mean adversarial mask to each record;
+    ``on_evaluation`` is called with each record. A model of your own, which meets `minadv.models.protocol` and has
+    ``init`` and ``logits``, trains as well, without ``out``.
     """
     per_epoch = Classify(model, data, batch_size=batch_size).per_epoch
     if recipe is None:
@@ -112,21 +118,23 @@ def fit(
     if chosen.name == "gpu":
         placed = replace(data, **{part: to_device(getattr(data, part), chosen) for part in ("train", "valid", "test")})
     task = Classify(model, placed, regularizer or Plain(), batch_size, seed, track)
-    config = {
-        "about": about or {},
-        "model": describe(model, "model"),
-        "regularizer": describe(task.regularizer, "regularizer"),
-        "recipe": _describe_recipe(recipe),
-        "batch_size": batch_size,
-        "seed": seed,
-        "dtype": str(data.train.x.dtype),
-        "device": chosen.name,
-        "track": track,
-    }
+    config: dict[str, Any] = {}
     path = None if out is None else Path(out)
     if path is not None:
+        config = {
+            "about": about or {},
+            "model": describe(model, "model"),
+            "regularizer": describe(task.regularizer, "regularizer"),
+            "recipe": _describe_recipe(recipe),
+            "batch_size": batch_size,
+            "seed": seed,
+            "dtype": str(data.train.x.dtype),
+            "device": chosen.name,
+            "track": track,
+        }
         _prepare(path, config, seed, resume)
-    state, records = train(task, recipe, path, title=type(task.regularizer).__name__, on_evaluation=on_evaluation)
+    title = type(task.regularizer).__name__
+    state, records = train(task, recipe, path, title=title, progress=progress, on_evaluation=on_evaluation)
     return Run(model, to_host(state.best), to_host(state.params), config, records, state.step, path, data)
 
 
