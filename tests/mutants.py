@@ -132,10 +132,9 @@ def run(mutant: Mutant | None, files: list[str]) -> subprocess.CompletedProcess[
             source.write_text(text.replace(mutant.old, mutant.new))
         environment = {k: v for k, v in os.environ.items() if k != "PYTEST_ADDOPTS"}
         environment |= {"PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1", "HYPOTHESIS_PROFILE": "mutants"}
-        options = ["-x", "-q", "-p", "no:cacheprovider", *(f"tests/{file}" for file in files)]
-        return subprocess.run(
-            [sys.executable, "-c", CHECKED_PYTEST, *options], cwd=copy, env=environment, capture_output=True, text=True
-        )
+        quiet = ["-x", "-q", "-p", "no:cacheprovider", "--assert=plain"]  # that a test fails is enough, not why
+        command = [sys.executable, "-c", CHECKED_PYTEST, *quiet, *(f"tests/{file}" for file in files)]
+        return subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, timeout=300)
 
 
 def main() -> None:
