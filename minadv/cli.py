@@ -175,7 +175,7 @@ def _attack(commands: Commands) -> None:
     parser = _command(commands, "attack", "accuracy of a run under random, greedy, re-selected and exact masks")
     parser.set_defaults(work=inspecting.attack)
     _of_run(parser)
-    parser.add_argument("--delta", type=float, default=0.03, help="share of units that may flip")
+    parser.add_argument("--delta", type=float, help="share of units that may flip (default: the run's own, else 0.03)")
     parser.add_argument("--budget", type=_positive, metavar="N", help="number of units that may flip, instead of delta")
     parser.add_argument("--distance", choices=DISTANCES, default="js", help="what the adversary raises")
     parser.add_argument("--scale", choices=("none", "kept"), default="none", help="of the mask")

@@ -219,3 +219,8 @@ def test_help_is_grouped(capsys: Any) -> None:
             main(arguments)
         assert stopped.value.code == 0
         assert said in capsys.readouterr().out
+
+
+def test_attack_with_the_runs_own_delta(trained: Path, says: Any, tmp_path: Path) -> None:
+    says("train", "digits", "--rows", "--hidden", 8, "--delta", 0.5, "--train-steps", 2, "--out", tmp_path / "run")
+    assert "4 of 8 units flipped" in says("attack", tmp_path / "run", "--examples", 10, "--max-masks", 1)[0]

@@ -31,9 +31,13 @@ SEARCHES: dict[str, dict[str, Any]] = {
 
 
 def attack(args: argparse.Namespace) -> None:
-    """Accuracy of a run's network under masks of a few flips, found by each search."""
+    """Accuracy of a run's network under masks found by each search; what a search raises is D, not the error."""
     run, data = open_run(args)
-    budget = args.budget or masks.budget(args.delta, run.model.n_hidden)
+    if args.delta is not None and args.budget is not None:
+        raise ValueError(f"delta is {args.delta} and budget is {args.budget}: give one of the two")
+    trained_with = run.config["regularizer"].get("delta")
+    delta = args.delta if args.delta is not None else trained_with if isinstance(trained_with, float) else 0.03
+    budget = args.budget or masks.budget(delta, run.model.n_hidden)
     if budget > run.model.n_hidden:
         raise ValueError(f"budget is {budget}, expected at most {run.model.n_hidden}, the units of a layer")
     split = Split(data.test.x[: args.examples], data.test.y[: args.examples])
