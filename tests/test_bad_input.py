@@ -156,7 +156,7 @@ def test_host_and_device_together(name, rng, xp, put):
     with pytest.raises(TypeError, match=r"m on the host .* but params\.W, .*on the device"):
         problem.forward(m=problem.args["m"].get())
     _, _, cache = problem.forward()
-    with pytest.raises(TypeError, match=r"dh on the host .* but params, x on the device"):
+    with pytest.raises(TypeError, match=r"dh on the host .* but params\.W, .*x on the device"):
         problem.cell.backward(problem.params, cache, problem.dh.get())
 
 
