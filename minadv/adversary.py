@@ -26,10 +26,12 @@ import numpy as np
 from minadv import distances, masks
 from minadv.backend import Array
 from minadv.checks import expect_choice, expect_floating, expect_shape
+from minadv.draws import Rng
 from minadv.flip import expect_rule_options
 from minadv.models.protocol import Model, Site, choose_sites
 from minadv.search import Masks, Problem, Rule, Visit, ball_size, best, exact, greedy, random, reselect
 from minadv.trees import any_array
+from minadv.workspace import Workspace
 
 Search: TypeAlias = Literal["greedy", "reselect", "exact", "random"]
 SEARCHES = ("greedy", "reselect", "exact", "random")
@@ -68,7 +70,7 @@ def find_adversary(
     params: Any,
     batch: Any,
     *,
-    rng: np.random.Generator,
+    rng: Rng,
     delta: float | Mapping[str, float] | None = None,
     budgets: int | Mapping[str, int] | None = None,
     eps0: Array | Mapping[str, Array] | None = None,
@@ -90,6 +92,7 @@ def find_adversary(
     tries: int = 1,
     swaps: int = 0,
     max_masks: int = 200_000,
+    work: Workspace | None = None,
 ) -> Trace:
     r"""Find the mask, within a budget of flips, whose prediction is furthest from that of the base mask (Eq. 4).
 
@@ -103,7 +106,8 @@ def find_adversary(
     the base's features.
 
     ``tries`` belongs to ``"random"``; ``swaps`` to ``"reselect"``: how many outsiders are tried in the place of each
-    flipped unit in a last round. ``max_masks`` limits ``"exact"``. ``rule_options`` goes to `minadv.flip.flip`.
+    flipped unit in a last round. ``max_masks`` limits ``"exact"``. ``rule_options`` goes to `minadv.flip.flip`. The
+    passes of the search take their buffers from ``work`` and give them back.
 
     Raises ValueError for anything out of range before any pass is run (for ``lam``, whose shape only the model knows,
     at the first comparison), and for a distance that is NaN, naming the example.
@@ -140,6 +144,7 @@ def find_adversary(
         state=state,
         rule=rule,
         rule_options=dict(rule_options or {}),
+        work=work,
     )
     start = binary if init == "base" else {name: masks.one_flip(rng, eps) for name, eps in binary.items()}
     if search == "greedy":

@@ -12,13 +12,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from minadv import distances, masks
 from minadv.adversary import Trace
 from minadv.backend import Array
+from minadv.draws import Rng
 from minadv.models.protocol import choose_sites
 from minadv.trees import any_array, tree_add, tree_map
+from minadv.workspace import Workspace, scope
 
 
 @dataclass(frozen=True)
@@ -37,16 +37,20 @@ class Setting:
     model: Any
     params: Any
     batch: Any
-    rng: np.random.Generator
+    rng: Rng
     noise: Any
     weight: float
     likelihood: float
     state: Any
+    work: Workspace | None = None
 
     def run(self, m: Mapping[str, Array] | None = None, *, noise: Any = None, dx: Array | None = None) -> Pass:
         """A pass under the masks ``m`` (none: the full network) and, unless another is given, the shared noise."""
         noise = self.noise if noise is None else noise
-        return Pass(*self.model.body(self.params, self.batch, masks=m or {}, noise=noise, state=self.state, dx=dx))
+        reuse: dict[str, Any] = {} if self.work is None else {"work": self.work}
+        return Pass(
+            *self.model.body(self.params, self.batch, masks=m or {}, noise=noise, state=self.state, dx=dx, **reuse)
+        )
 
     def second_noise(self, share: bool) -> Any:
         """The noise of a second pass: the same record, or a new draw."""
@@ -87,13 +91,17 @@ class Regularizer:
         params: Any,
         batch: Any,
         *,
-        rng: np.random.Generator,
+        rng: Rng,
         noise: Any = "draw",
         weight: float = 1.0,
         likelihood: float = 0.0,
         state: Any = None,
+        work: Workspace | None = None,
     ) -> Term:
-        """The term of a batch: see `Term`. ``noise`` is drawn from the model unless one is given; None is no noise."""
+        """The term of a batch: see `Term`. ``noise`` is drawn from the model unless one is given; None is no noise.
+
+        The passes take their buffers from ``work`` and give them back: nothing of a `Term` lies in them.
+        """
         for name, value in (("weight", weight), ("likelihood", likelihood)):
             if not math.isfinite(value):
                 raise ValueError(f"{name} is {value}, expected a finite number")
@@ -101,7 +109,8 @@ class Regularizer:
             raise ValueError("targets is None: the likelihood needs a batch with targets")
         if isinstance(noise, str) and noise == "draw":
             noise = model.noise(rng, batch)
-        return self.term(Setting(model, params, batch, rng, noise, float(weight), float(likelihood), state))
+        with scope(work):
+            return self.term(Setting(model, params, batch, rng, noise, float(weight), float(likelihood), state, work))
 
     def term(self, on: Setting) -> Term:
         raise NotImplementedError

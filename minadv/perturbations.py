@@ -9,7 +9,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from minadv import distances
+import numpy as np
+
+from minadv import distances, draws
 from minadv.backend import Array, namespace, same_place
 from minadv.passes import Regularizer, Setting, Tally, Term
 
@@ -85,7 +87,8 @@ class VAT(Regularizer):
         T, B = valid.shape
         steps = xp.arange(1, T + 1)[:, None] * valid
         inner = valid & (steps < steps.max(axis=0))
-        start = on.rng.standard_normal((T, B, on.model.n_inputs)).astype(like.dtype)
+        normal = draws.rows(on.rng, lambda g, n: g.standard_normal((n, T, on.model.n_inputs)), B)
+        start = np.ascontiguousarray(normal.transpose(1, 0, 2)).astype(like.dtype)
         return same_place(start, like) * inner[..., None]  # type: ignore[no-any-return]
 
 

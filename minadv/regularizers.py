@@ -192,6 +192,7 @@ class AdD(Regularizer):
             state=on.state,
             lam=self.lam,
             max_masks=self.max_masks,
+            work=on.work,
             **{name: getattr(self, name) for name in _CHECKED},
         )
         m = {name: masks.scale(eps, self.scale, p=self.p) for name, eps in trace.eps.items()}

@@ -17,9 +17,11 @@ import numpy as np
 from minadv import masks
 from minadv.backend import Array, namespace
 from minadv.distances import Distance
+from minadv.draws import Rng
 from minadv.flip import flip
 from minadv.influence import warn_if_zero
 from minadv.models.protocol import Comparison, Model
+from minadv.workspace import Workspace, scope
 
 Masks: TypeAlias = dict[str, Array]
 """One array (B, H) a site."""
@@ -55,18 +57,21 @@ class Problem:
     state: Any
     rule: Rule
     rule_options: dict[str, Any]
+    work: Workspace | None = None
     spent: list[int] = field(default_factory=lambda: [0, 0])
 
     def score(self, eps: Masks) -> Array:
         """The distance of each example, (B,): one forward pass."""
-        features, _ = self._forward(eps)
-        return self._compare(features).d
+        with scope(self.work):
+            features, _ = self._forward(eps)
+            return self._compare(features).d
 
     def influence(self, eps: Masks) -> tuple[Array, Masks]:
         """The distance and the influence map with respect to eps (Eq. 6): one forward and one backward pass."""
-        features, cache = self._forward(eps)
-        comparison = self._compare(features)
-        grads = self.model.body_backward(self.params, cache, comparison.dfeatures1, weights=False)
+        with scope(self.work):
+            features, cache = self._forward(eps)
+            comparison = self._compare(features)
+            grads = self.model.body_backward(self.params, cache, comparison.dfeatures1, weights=False)
         self.spent[1] += 1
         im = {n: masks.scale_backward(e, grads.masks[n], self.scale, p=self.p) for n, e in eps.items()}  # Eq. 6
         return comparison.d, im
@@ -83,8 +88,9 @@ class Problem:
 
     def _forward(self, eps: Masks) -> tuple[Array, Any]:
         m = {n: masks.scale(e, self.scale, p=self.p) for n, e in eps.items()}
+        reuse: dict[str, Any] = {} if self.work is None else {"work": self.work}
         features, _, cache = self.model.body(
-            self.params, self.batch, masks={**self.fixed, **m}, noise=self.noise, state=self.state
+            self.params, self.batch, masks={**self.fixed, **m}, noise=self.noise, state=self.state, **reuse
         )
         self.spent[0] += 1
         return features, cache
@@ -171,7 +177,7 @@ def _swapped(problem: Problem, eps: Masks, im: Masks, swaps: int) -> Iterator[Ma
                 yield {**eps, name: candidate}
 
 
-def random(problem: Problem, rng: np.random.Generator, tries: int) -> tuple[Visit, ...]:
+def random(problem: Problem, rng: Rng, tries: int) -> tuple[Visit, ...]:
     """Random masks at the full budget. Passes: one forward each."""
     visits = []
     for _ in range(tries):

@@ -17,6 +17,8 @@ its own, and nothing is ever stale; ``h`` is then still a view of the cache: do 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Protocol
 
 from minadv.backend import Array, namespace
@@ -97,9 +99,14 @@ class Workspace:
             if current and cache.slot in self._slots and cache.slot not in self._free:
                 self._free.append(cache.slot)
 
-    def free_all(self) -> None:
-        """Let later passes take every slot: the usual call at the end of a training step."""
-        self._free = self._slots[::-1]
+    @property
+    def taken(self) -> frozenset[int]:
+        """Which slots are in use."""
+        return frozenset(n for n, slot in enumerate(self._slots) if slot not in self._free)
+
+    def free_all(self, *, but: frozenset[int] | None = None) -> None:
+        """Let later passes take every slot, the usual call at the end of a training step; ``but`` some of `taken`."""
+        self._free = [slot for n, slot in enumerate(self._slots) if n not in (but or ())][::-1]
 
     def __len__(self) -> int:
         return len(self._slots)
@@ -108,6 +115,17 @@ class Workspace:
     def nbytes(self) -> int:
         """Bytes held by all slots."""
         return sum(slot.nbytes for slot in self._slots)
+
+
+@contextmanager
+def scope(work: Workspace | None) -> Iterator[None]:
+    """Within it, passes take slots of the workspace; at its end those slots are free again."""
+    before = None if work is None else work.taken
+    try:
+        yield
+    finally:
+        if work is not None:
+            work.free_all(but=before)
 
 
 def take_slot(work: Workspace | None) -> Slot:

@@ -9,6 +9,7 @@ from typing import Any
 from minadv import gru, lstm, rnn
 from minadv.backend import Array
 from minadv.checks import expect_choice
+from minadv.workspace import Workspace
 
 CELLS: dict[str, ModuleType] = {"rnn": rnn, "lstm": lstm, "gru": gru}
 
@@ -38,6 +39,7 @@ def forward(
     masks: tuple[Array | None, ...],
     valid: Array | None,
     leak: str = "clean",
+    work: Workspace | None = None,
 ) -> tuple[Array, tuple[Any, ...], tuple[Any, ...]]:
     """Run layer after layer; returns the top layer's h (T, B, H), the last states and the caches."""
     module = by_name(cell)
@@ -45,7 +47,7 @@ def forward(
     h, states, caches = x, [], []
     for n, layer in enumerate(params):
         h, last, cache = module.forward(
-            layer, h, state=None if state is None else state[n], m=masks[n], valid=valid, **options
+            layer, h, state=None if state is None else state[n], m=masks[n], valid=valid, work=work, **options
         )
         states.append(last)
         caches.append(cache)

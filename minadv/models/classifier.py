@@ -20,10 +20,12 @@ from minadv import layers
 from minadv.backend import Array, namespace
 from minadv.checks import expect_choice, expect_shape
 from minadv.distances import Distance
+from minadv.draws import Rng
 from minadv.initial import glorot
 from minadv.masks import bernoulli, expect_probability, scale
 from minadv.models import cells
 from minadv.models.protocol import Comparison, Likelihood, ModelGrads, Site
+from minadv.workspace import Workspace
 
 
 @dataclass(frozen=True)
@@ -125,7 +127,7 @@ class Classifier:
             b=np.zeros(self.n_classes, dtype),
         )
 
-    def noise(self, rng: np.random.Generator, batch: Batch) -> Noise | None:
+    def noise(self, rng: Rng, batch: Batch) -> Noise | None:
         if self.input_dropout == 0:
             return None
         keep = bernoulli(rng, self.input_dropout, (len(batch), self.n_in), like=batch.x)
@@ -140,13 +142,14 @@ class Classifier:
         noise: Noise | None,
         state: tuple[Any, ...] | None = None,
         dx: Array | None = None,
+        work: Workspace | None = None,
     ) -> tuple[Array, tuple[Any, ...], Cache]:
         self._check(params, batch, masks)
         x = batch.x if noise is None else batch.x * noise.inputs
         x = x if dx is None else x + dx
         by_layer = tuple(masks.get(f"layer{n}") for n in range(self.n_layers))
         h, states, caches = cells.forward(
-            self.cell, params.cells, x, state=state, masks=by_layer, valid=batch.valid, leak=self.leak
+            self.cell, params.cells, x, state=state, masks=by_layer, valid=batch.valid, leak=self.leak, work=work
         )
         if self.steps == "last":
             h = states[-1].h[None]  # (1, B, H): carried over padding, so that the last is the last valid

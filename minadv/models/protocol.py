@@ -18,10 +18,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-import numpy as np
-
 from minadv.backend import Array
 from minadv.distances import Distance
+from minadv.draws import Rng
+from minadv.workspace import Workspace
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Model(Protocol):
         """Where masks may go."""
         ...
 
-    def noise(self, rng: np.random.Generator, batch: Any) -> Any:
+    def noise(self, rng: Rng, batch: Any) -> Any:
         """Every other random mask of a pass, drawn once, as an explicit record (None: the model has none)."""
         ...
 
@@ -96,8 +96,13 @@ class Model(Protocol):
         noise: Any,
         state: Any = None,
         dx: Array | None = None,
+        work: Workspace | None = None,
     ) -> tuple[Array, Any, Any]:
-        """Features, last state and cache; ``masks[site]`` is m (B, H); ``dx`` is added to the inputs of the cells."""
+        """Features, last state and cache; ``masks[site]`` is m (B, H); ``dx`` is added to the inputs of the cells.
+
+        ``work`` is handed to the cells. It is given only where a caller made a workspace: a model that knows nothing of
+        workspaces may leave it out.
+        """
         ...
 
     def body_backward(

@@ -1,0 +1,46 @@
+r"""Random numbers of a batch that several workers share: each draws what the whole batch would, and keeps its rows.
+
+A mask belongs to an example, so a worker that has the examples 50 to 99 must see the rows 50 to 99 of the masks that
+one process would draw for all 100. It draws them all, from a generator in the same state, and keeps its own: a few
+random numbers too many, and the same masks however many workers there are. What belongs to the batch as a whole, such
+as one dropped word or weight for all its examples, is drawn from `whole` and is the same for every worker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Share:
+    """The random numbers of the rows ``first`` to ``last`` (exclusive) of a batch of ``n`` examples."""
+
+    rng: np.random.Generator
+    first: int
+    last: int
+    n: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.first < self.last <= self.n:
+            raise ValueError(f"rows {self.first} to {self.last} of {self.n}, expected at least one of them")
+
+
+Rng: TypeAlias = np.random.Generator | Share
+
+
+def rows(rng: Rng, draw: Callable[[np.random.Generator, int], Any], n: int) -> Any:
+    """``draw(generator, n)`` for ``n`` examples, whose axis is the first; of a share, its rows of a whole batch's."""
+    if not isinstance(rng, Share):
+        return draw(rng, n)
+    if n != rng.last - rng.first:
+        raise ValueError(f"{n} rows were asked for of a share of {rng.last - rng.first}")
+    return draw(rng.rng, rng.n)[rng.first : rng.last]
+
+
+def whole(rng: Rng) -> np.random.Generator:
+    """The generator itself, for what all examples of a batch have in common."""
+    return rng.rng if isinstance(rng, Share) else rng
