@@ -4,7 +4,7 @@ These functions are the definition; `rnn`, `lstm` and `gru` call them once a ste
 keyword and allocate only one or two small temporaries. Sizes: ``B`` examples, ``H`` units.
 
 The logistic function is computed as :math:`\sigma(z) = \tfrac12 + \tfrac12 \tanh(z/2)`, so that all gates of a step
-share one call of ``tanh`` on contiguous memory, with no overflow anywhere.
+share one call of ``tanh``, with no overflow anywhere.
 """
 
 from __future__ import annotations
@@ -37,37 +37,19 @@ def rnn_step_backward(h: Array, dh: Array, *, dz: Array) -> None:
     xp.multiply(dz, dh, out=dz)
 
 
-def lstm_half(n_hidden: int, like: Array) -> Array:
-    """½ in the blocks of the logistic gates i, f, o and 1 in that of g: the scale inside and outside ``tanh``."""
-    xp = namespace(like)
-    return xp.repeat(xp.asarray([0.5, 0.5, 1.0, 0.5], dtype=like.dtype), n_hidden)  # type: ignore[no-any-return]
+def lstm_step(a: Array, c_prev: Array, *, c: Array, tanh_c: Array, h: Array) -> None:
+    r"""Turn the pre-activations ``a (4, B, H)`` into the gates i, f, o, g in place, and make ``c``, ``tanh_c``, ``h``.
 
-
-def activate(a: Array, half: Array) -> None:
-    r"""In place: :math:`\sigma` on the blocks where ``half`` is ½, :math:`\tanh` where it is 1."""
-    xp = namespace(a)
-    xp.multiply(a, half, out=a)
-    xp.tanh(a, out=a)
-    xp.multiply(a, half, out=a)
-    xp.add(a, 1 - half, out=a)
-
-
-def slope(a: Array, half: Array, *, out: Array) -> None:
-    r"""The derivative from the activation: :math:`(1-a)\,a` for :math:`\sigma`, :math:`(1-a)(1+a)` for tanh."""
-    xp = namespace(a)
-    xp.add(a, 2 * half - 1, out=out)
-    xp.multiply(out, 1 - a, out=out)
-
-
-def lstm_step(a: Array, c_prev: Array, half: Array, *, c: Array, tanh_c: Array, h: Array) -> None:
-    r"""Turn the pre-activations ``a (B, 4H)`` into the gates i, f, g, o in place, and make ``c``, ``tanh_c``, ``h``.
+    The pre-activations of the logistic gates i, f, o come halved: :math:`\sigma(z) = \tfrac12 + \tfrac12 \tanh(z/2)`.
 
     .. math:: c = f \odot c_{prev} + i \odot g, \qquad h = o \odot \tanh c
     """
     xp = namespace(a)
-    H = h.shape[-1]
-    activate(a, half)
-    i, f, g, o = (a[:, n * H : (n + 1) * H] for n in range(4))  # (B, H) each
+    i, f, o, g = a  # (B, H) each
+    logistic = a[:3]
+    xp.tanh(a, out=a)
+    xp.multiply(logistic, 0.5, out=logistic)
+    xp.add(logistic, 0.5, out=logistic)
     xp.multiply(f, c_prev, out=c)
     xp.multiply(i, g, out=h)  # h is free until the last line
     xp.add(c, h, out=c)
@@ -75,26 +57,33 @@ def lstm_step(a: Array, c_prev: Array, half: Array, *, c: Array, tanh_c: Array, 
     xp.multiply(o, tanh_c, out=h)
 
 
-def lstm_step_backward(a: Array, c_prev: Array, tanh_c: Array, half: Array, dh: Array, *, dc: Array, dz: Array) -> None:
-    r"""From ``dh`` and the ``dc`` that comes from the next step: ``dz (B, 4H)``, and ``dc`` of the previous step.
+def lstm_step_backward(a: Array, c_prev: Array, tanh_c: Array, dh: Array, *, dc: Array, dz: Array, free: Array) -> None:
+    r"""From ``dh`` and the ``dc`` that comes from the next step: ``dz (4, B, H)``, and ``dc`` of the previous step.
 
     ``dc`` is updated in place from :math:`\partial L/\partial c_t` (through :math:`c_{t+1}` only) to
-    :math:`\partial L/\partial c_{t-1}`.
+    :math:`\partial L/\partial c_{t-1}`; ``dz`` is the gradient of the pre-activations as the equations have them, not
+    halved. ``free (B, H)`` is overwritten.
     """
     xp = namespace(a)
-    H = dh.shape[-1]
-    i, f, g, o = (a[:, n * H : (n + 1) * H] for n in range(4))
-    di, df, dg, do = (dz[:, n * H : (n + 1) * H] for n in range(4))
-    slope(a, half, out=dz)
-    do *= dh * tanh_c
-    through_h = tanh_c * tanh_c
-    xp.subtract(1, through_h, out=through_h)
-    through_h *= o
-    through_h *= dh
-    dc += through_h
-    di *= dc * g
-    df *= dc * c_prev
-    dg *= dc * i
+    i, f, o, g = a
+    di, df, do, dg = dz
+    xp.multiply(tanh_c, tanh_c, out=free)
+    xp.subtract(1, free, out=free)
+    xp.multiply(free, o, out=free)
+    xp.multiply(free, dh, out=free)
+    dc += free  # through h_t
+    xp.subtract(1, a, out=dz)
+    xp.multiply(dz[:3], a[:3], out=dz[:3])  # the slope of a logistic gate, a (1 - a)
+    xp.add(g, 1, out=free)
+    dg *= free  # of tanh, (1 - g)(1 + g)
+    di *= g
+    df *= c_prev
+    dg *= i
+    do *= tanh_c
+    do *= dh
+    di *= dc
+    df *= dc
+    dg *= dc
     dc *= f
 
 

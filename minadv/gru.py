@@ -57,10 +57,10 @@ class Grads:
     """Gradients of the loss with respect to everything forward took, and to every masked state."""
 
     params: Params | None
-    x: Array  # (T, B, I)
+    x: Array | None  # (T, B, I)
     state: State
     m: Array | None  # (B, H)
-    hhat: Array  # (T, B, H)
+    hhat: Array | None  # (T, B, H)
 
 
 def init(rng: np.random.Generator, n_in: int, n_hidden: int, *, dtype: npt.DTypeLike = np.float32) -> Params:
@@ -117,11 +117,14 @@ def backward(
     *,
     dstate: State | None = None,
     weights: bool = True,
+    inputs: bool = True,
+    hhat: bool = True,
 ) -> Grads:
     r"""Backpropagation through time.
 
     ``dh (T, B, H)``: gradient of the loss with respect to the returned ``h`` (None: zero); ``dstate``: to the returned
-    state. ``weights=False`` leaves out the gradients of W, U, b and bn, which the influence map does not need.
+    state. ``weights=False`` leaves out the gradients of W, U, b and bn, which the influence map does not need,
+    ``inputs=False`` that of x, and ``hhat=False`` those of the masked states one by one.
 
     .. math:: dn_t = (1 - n^2)(1 - z)\,dh, \quad dr_t = r(1-r)\,hn\,dn, \quad dz_t = z(1-z)(h_{t-1} - n)\,dh, \quad
               dq_t = (dr_t, dz_t, r\,dn_t)
@@ -136,7 +139,7 @@ def backward(
     x, h, m, valid, slot = cache.x, cache.h, cache.m, cache.valid, cache.slot
     masked_leak = cache.leak == "masked"
     dq, dn = slot.take("dq", (T, B, 3 * H), x), slot.take("dn", (T, B, H), x)
-    dhhat = slot.give("dhhat", (T, B, H), x)  # (T, B, H)
+    dhhat = (slot.give if hhat else slot.take)("dhhat", (T, B, H), x)  # (T, B, H)
     dm = None if m is None else xp.zeros_like(m)  # (B, H)
     dh_t = (
         xp.zeros((B, H), x.dtype) if dstate is None else dstate.h.copy()
@@ -169,15 +172,17 @@ def backward(
             dh_t += carried
 
     flat_rz, flat_n = dq.reshape(T * B, 3 * H)[:, : 2 * H], dn.reshape(T * B, H)
-    dx = (flat_rz @ params.W[:, : 2 * H].T + flat_n @ params.W[:, 2 * H :].T).reshape(x.shape)
+    dx = None
+    if inputs:
+        dx = (flat_rz @ params.W[:, : 2 * H].T + flat_n @ params.W[:, 2 * H :].T).reshape(x.shape)
     dparams = None
     if weights:
         flat_x, flat_dq = x.reshape(T * B, -1), dq.reshape(T * B, 3 * H)
-        hhat = h[:-1] if m is None else xp.multiply(h[:-1], m, out=slot.take("hhats", (T, B, H), x))
+        hhats = h[:-1] if m is None else xp.multiply(h[:-1], m, out=slot.take("hhats", (T, B, H), x))
         dparams = Params(
             W=xp.concatenate([flat_x.T @ flat_rz, flat_x.T @ flat_n], axis=1),
-            U=hhat.reshape(T * B, H).T @ flat_dq,
+            U=hhats.reshape(T * B, H).T @ flat_dq,
             b=xp.concatenate([flat_rz.sum(axis=0), flat_n.sum(axis=0)]),
             bn=flat_dq[:, 2 * H :].sum(axis=0),
         )
-    return Grads(dparams, dx, State(dh_t), dm, dhhat)
+    return Grads(dparams, dx, State(dh_t), dm, dhhat if hhat else None)

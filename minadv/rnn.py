@@ -53,10 +53,10 @@ class Grads:
     """Gradients of the loss with respect to everything forward took, and to every masked state."""
 
     params: Params | None
-    x: Array  # (T, B, I)
+    x: Array | None  # (T, B, I)
     state: State
     m: Array | None  # (B, H)
-    hhat: Array  # (T, B, H)
+    hhat: Array | None  # (T, B, H)
 
 
 def init(rng: np.random.Generator, n_in: int, n_hidden: int, *, dtype: npt.DTypeLike = np.float32) -> Params:
@@ -109,11 +109,14 @@ def backward(
     *,
     dstate: State | None = None,
     weights: bool = True,
+    inputs: bool = True,
+    hhat: bool = True,
 ) -> Grads:
     r"""Backpropagation through time.
 
     ``dh (T, B, H)``: gradient of the loss with respect to the returned ``h`` (None: zero); ``dstate``: to the returned
-    state. ``weights=False`` leaves out the gradients of W, U and b, which the influence map does not need.
+    state. ``weights=False`` leaves out the gradients of W, U and b, which the influence map does not need,
+    ``inputs=False`` that of x, and ``hhat=False`` those of the masked states one by one.
 
     .. math:: dz_t = (1 - h_t^2) \odot dh_t, \quad d\hat h_{t-1} = dz_t U^\top, \quad
               dh_{t-1} \mathrel{+}= m \odot d\hat h_{t-1}, \quad dm = \sum_u d\hat h_u \odot h_u
@@ -123,7 +126,7 @@ def backward(
     xp, T, B, H = backward_inputs(params, cache, dh, dstate)
     x, h, m, valid, slot = cache.x, cache.h, cache.m, cache.valid, cache.slot
     dz = slot.take("dz", (T, B, H), x)  # (T, B, H)
-    dhhat = slot.give("dhhat", (T, B, H), x)  # (T, B, H)
+    dhhat = (slot.give if hhat else slot.take)("dhhat", (T, B, H), x)  # (T, B, H)
     dm = None if m is None else xp.zeros_like(m)  # (B, H)
     dh_t = (
         xp.zeros((B, H), x.dtype) if dstate is None else dstate.h.copy()
@@ -148,13 +151,13 @@ def backward(
             dh_t += carried
 
     flat_dz = dz.reshape(T * B, H)
-    dx = (flat_dz @ params.W.T).reshape(x.shape)
+    dx = (flat_dz @ params.W.T).reshape(x.shape) if inputs else None
     dparams = None
     if weights:
-        hhat = h[:-1] if m is None else xp.multiply(h[:-1], m, out=slot.take("hhats", (T, B, H), x))
+        hhats = h[:-1] if m is None else xp.multiply(h[:-1], m, out=slot.take("hhats", (T, B, H), x))
         dparams = Params(
             W=x.reshape(T * B, -1).T @ flat_dz,
-            U=hhat.reshape(T * B, H).T @ flat_dz,
+            U=hhats.reshape(T * B, H).T @ flat_dz,
             b=flat_dz.sum(axis=0),
         )
-    return Grads(dparams, dx, State(dh_t), dm, dhhat)
+    return Grads(dparams, dx, State(dh_t), dm, dhhat if hhat else None)

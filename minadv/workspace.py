@@ -17,11 +17,14 @@ its own, and nothing is ever stale; ``h`` is then still a view of the cache: do 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 from minadv.backend import Array, namespace
+
+T = TypeVar("T")
+M = TypeVar("M")
 
 
 class StaleCacheError(RuntimeError):
@@ -82,6 +85,7 @@ class Workspace:
     def __init__(self) -> None:
         self._slots: list[Slot] = []
         self._free: list[Slot] = []
+        self._made: dict[int, tuple[Any, Any]] | None = None  # by `once`, within a scope
 
     def slot(self) -> Slot:
         """Hand out a slot; caches made by its earlier passes are stale from now on."""
@@ -108,6 +112,15 @@ class Workspace:
         """Let later passes take every slot, the usual call at the end of a training step; ``but`` some of `taken`."""
         self._free = [slot for n, slot in enumerate(self._slots) if n not in (but or ())][::-1]
 
+    def once(self, key: T, make: Callable[[T], M]) -> M:
+        """``make(key)``, made once within a `scope` and remembered until its end; ``key`` must not change meanwhile."""
+        if self._made is None:
+            return make(key)
+        if id(key) not in self._made:
+            self._made[id(key)] = (key, make(key))  # the key itself is kept, so that its id stays its own
+        made: M = self._made[id(key)][1]
+        return made
+
     def __len__(self) -> int:
         return len(self._slots)
 
@@ -119,13 +132,22 @@ class Workspace:
 
 @contextmanager
 def scope(work: Workspace | None) -> Iterator[None]:
-    """Within it, passes take slots of the workspace; at its end those slots are free again."""
-    before = None if work is None else work.taken
+    """Within it, passes take slots of the workspace; at its end those slots are free again.
+
+    Parameters must not be changed within it: passes with the same parameters share what they derive from them.
+    """
+    if work is None:
+        yield
+        return
+    before, outermost = work.taken, work._made is None
+    if outermost:
+        work._made = {}
     try:
         yield
     finally:
-        if work is not None:
-            work.free_all(but=before)
+        work.free_all(but=before)
+        if outermost:
+            work._made = None
 
 
 def take_slot(work: Workspace | None) -> Slot:

@@ -1,4 +1,4 @@
-"""The element-wise steps where their formulas are at risk: saturated gates and slopes."""
+"""The element-wise steps where their formulas are at risk: saturated gates."""
 
 import numpy as np
 
@@ -6,30 +6,24 @@ from minadv import gates
 from tests.compare import assert_close
 
 
-def test_activate_is_sigma_and_tanh_by_block(rng, put):
-    z = 3 * rng.standard_normal((5, 8))
-    a = put(z.copy())
-    gates.activate(a, gates.lstm_half(2, a))
-    expected = 1 / (1 + np.exp(-z))
-    expected[:, 4:6] = np.tanh(z[:, 4:6])
-    assert_close(a, expected)
+def step(xp, put, z, c_prev):
+    """The gates i, f, o, g and the cell from pre-activations (4, B, H) that are not halved yet."""
+    a = put(z * np.array([0.5, 0.5, 0.5, 1.0])[:, None, None])
+    c, tanh_c, h = (xp.empty_like(a[0]) for _ in range(3))
+    gates.lstm_step(a, put(c_prev), c=c, tanh_c=tanh_c, h=h)
+    return a, c, h
 
 
-def test_saturated_gates_are_exact(put):
-    a = put(np.array([[1e4, -1e4, -1e4, 1e4]]))
-    gates.activate(a, gates.lstm_half(1, a))
-    assert a.tolist() == [[1, 0, -1, 1]]
+def test_the_gates_are_sigma_and_tanh(rng, xp, put):
+    z, c_prev = 3 * rng.standard_normal((4, 5, 2)), rng.standard_normal((5, 2))
+    a, c, h = step(xp, put, z, c_prev)
+    i, f, o = 1 / (1 + np.exp(-z[:3]))
+    g = np.tanh(z[3])
+    assert_close(a, put(np.stack([i, f, o, g])))
+    assert_close(c, put(f * c_prev + i * g))
+    assert_close(h, put(o * np.tanh(f * c_prev + i * g)))
 
 
-def test_slope_is_the_derivative(rng, xp, put):
-    z, step = put(rng.standard_normal((5, 8))), 1e-6
-    half = gates.lstm_half(2, z)
-
-    def activated(z):
-        a = z.copy()
-        gates.activate(a, half)
-        return a
-
-    out = xp.empty_like(z)
-    gates.slope(activated(z), half, out=out)
-    assert_close(out, (activated(z + step) - activated(z - step)) / (2 * step), 1e-9)
+def test_saturated_gates_are_exact(xp, put):
+    a, _, _ = step(xp, put, np.array([1e4, -1e4, 1e4, -1e4]).reshape(4, 1, 1), np.zeros((1, 1)))
+    assert a.reshape(-1).tolist() == [1, 0, 1, -1]

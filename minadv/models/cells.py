@@ -25,7 +25,7 @@ class StackGrads:
     """Gradients through a stack, one entry a layer (masks: None where a layer had none)."""
 
     params: tuple[Any, ...] | None
-    x: Array
+    x: Array | None
     state: tuple[Any, ...]
     masks: tuple[Array | None, ...]
 
@@ -62,13 +62,20 @@ def backward(
     *,
     dstate: tuple[Any, ...] | None = None,
     weights: bool = True,
+    inputs: bool = True,
 ) -> StackGrads:
-    """Back through the layers from the gradient of the top layer's h, of its last states, or of both."""
+    """Back through the layers from the gradient of the top layer's h, of its last states, or of both.
+
+    ``inputs=False`` leaves out the gradient of x.
+    """
     module = by_name(cell)
     grads = []
     for n in range(len(params) - 1, -1, -1):
         last = None if dstate is None else dstate[n]
-        grads.append(module.backward(params[n], caches[n], dh, dstate=last, weights=weights))
+        needs_x = inputs or n > 0
+        grads.append(
+            module.backward(params[n], caches[n], dh, dstate=last, weights=weights, inputs=needs_x, hhat=False)
+        )
         dh = grads[-1].x
     grads.reverse()
     return StackGrads(

@@ -171,9 +171,11 @@ class Classifier:
             zero = xp.zeros_like(dh[0])
             rest = [zero] * (len(module.State.__dataclass_fields__) - 1)
             dstate = tuple(module.State(dh[0] if n == self.n_layers - 1 else zero, *rest) for n in range(self.n_layers))
-            grads = cells.backward(self.cell, params.cells, cache.caches, None, dstate=dstate, weights=weights)
+            grads = cells.backward(
+                self.cell, params.cells, cache.caches, None, dstate=dstate, weights=weights, inputs=inputs
+            )
         else:
-            grads = cells.backward(self.cell, params.cells, cache.caches, dh, weights=weights)
+            grads = cells.backward(self.cell, params.cells, cache.caches, dh, weights=weights, inputs=inputs)
         dmasks = {f"layer{n}": dm for n, dm in enumerate(grads.masks) if dm is not None}
         for name in on_readout:
             others = [m for other, m in on_readout.items() if other != name]
@@ -184,7 +186,7 @@ class Classifier:
         return ModelGrads(
             params=Params(grads.params, None, None) if grads.params is not None else None,
             masks=dmasks,
-            inputs=grads.x if inputs else None,
+            inputs=grads.x,
             state=grads.state,
         )
 
