@@ -135,6 +135,7 @@ def work(job: Job) -> dict[str, Any]:
         resume=True,
         progress=False,
         about=about_data(job),
+        workers=1,  # the runs themselves go side by side
         track={"budgets": max(3, int(0.03 * model.n_hidden)), "adv_steps": 2, "keep": "last"} if job.track else None,
     )
     result = {

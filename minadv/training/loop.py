@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from minadv.training.optimizers import ASGD, Adam, Optimizer
 from minadv.training.progress import Progress
 from minadv.training.schedules import Constant, Schedule
 from minadv.training.task import Task
+from minadv.training.teams import Alone, Team
 from minadv.trees import leaves, tree_map
 
 LOG = "log.jsonl"
@@ -76,7 +77,15 @@ class State:
     tally: tuple[float, float, int]  # sums of NLL and regularizer since the last evaluation, and their number
 
 
-def start(task: Task, recipe: Recipe) -> State:
+class Begins(Protocol):
+    """What a first state is made of; every task is one."""
+
+    def init(self) -> Any: ...
+
+    def first_carry(self) -> Any: ...
+
+
+def start(task: Begins, recipe: Recipe) -> State:
     """The state before the first step."""
     params = task.init()
     optimizer: Optimizer = recipe.optimizer
@@ -84,15 +93,14 @@ def start(task: Task, recipe: Recipe) -> State:
     return State(0, params, optimizer.init(params), ema, task.first_carry(), params, math.inf, 0, 0, (0.0, 0.0, 0))
 
 
-def advance(task: Task, recipe: Recipe, state: State) -> tuple[State, dict[str, float]]:
+def advance(task: Task, recipe: Recipe, state: State, team: Team) -> tuple[State, dict[str, float]]:
     """One step: gradients, clip, update, average. Returns the new state and what to show."""
     epoch = state.step / task.per_epoch
     weight = recipe.weight * recipe.weight_schedule(epoch)
     rate = recipe.lr_schedule(epoch)
     with np.errstate(all="ignore"):  # what is not finite is found here, and named, before it can reach a checkpoint
-        term, carry = task.term(state.params, state.step, weight=weight, carry=state.carry)
-        nll, value = float(term.nll.mean()) if term.nll is not None else 0.0, float(term.value.mean())
-        grads = term.grads
+        done = team.step(state.params, state.step, weight=weight, carry=state.carry)
+        nll, value, grads = done.nll, done.value, done.grads
         _expect_finite(state.step, "the gradient", grads)
         if recipe.clip is not None:
             grads, norm = recipe.clip(grads)
@@ -103,7 +111,7 @@ def advance(task: Task, recipe: Recipe, state: State) -> tuple[State, dict[str, 
         _expect_finite(state.step, "the update", {"params": params, "optimizer": optimizer})
     ema = state.ema if recipe.ema is None else recipe.ema.update(state.ema, params)
     sums = (state.tally[0] + nll, state.tally[1] + value, state.tally[2] + 1)
-    new = replace(state, step=state.step + 1, params=params, optimizer=optimizer, ema=ema, carry=carry, tally=sums)
+    new = replace(state, step=state.step + 1, params=params, optimizer=optimizer, ema=ema, carry=done.carry, tally=sums)
     return new, {"loss": nll, "regularizer": value}
 
 
@@ -159,12 +167,15 @@ def train(
     title: str = "",
     progress: bool = True,
     on_evaluation: Callable[[dict[str, Any]], None] | None = None,
+    team: Team | None = None,
 ) -> tuple[State, list[dict[str, Any]]]:
     """Train to the end, from the newest checkpoint of ``run`` if it has one; returns the last state and the records.
 
-    Without ``run`` nothing is written; ``progress=False`` shows no bar. Raises TrainingError where a number is not
+    Without ``run`` nothing is written; ``progress=False`` shows no bar; ``team`` computes the steps (default: this
+    process alone). Raises TrainingError where a number is not
     finite, Interrupted on Ctrl-C, after saving.
     """
+    team = Alone(task) if team is None else team
     state = start(task, recipe)
     records: list[dict[str, Any]] = []
     saved = checkpoints.latest(run) if run is not None else None
@@ -181,7 +192,7 @@ def train(
         each = task.units_per_step
         with Progress(recipe.steps * each, unit=task.unit, done=state.step * each, title=title, shown=progress) as bar:
             while state.step < recipe.steps and not _exhausted(recipe, state):
-                new, shown = advance(task, recipe, state)
+                new, shown = advance(task, recipe, state, team)
                 last = new.step == recipe.steps
                 if new.step % eval_every == 0 or last:
                     new, record = evaluation(task, recipe, new)

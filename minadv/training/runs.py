@@ -7,13 +7,11 @@ r"""A run on disk: its configuration, its log, its checkpoints; and the two door
     run.test()                      # {'loss': ..., 'error': ...}
     run.predict(x)                  # (N, C) probabilities
 
-A run's folder holds ``config.json`` (sealed by its checksum), ``log.jsonl`` and ``checkpoints/``. The command line uses
-these same functions.
+The command line uses these same functions; `minadv.training.folders` has what is on disk.
 """
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -27,19 +25,23 @@ from minadv.data.sequences import from_description
 from minadv.layers import log_softmax
 from minadv.models.classifier import Batch, Classifier
 from minadv.regularizers import Plain, Regularizer
-from minadv.training import checkpoints, log
+from minadv.training import folders
 from minadv.training.config import build, describe
-from minadv.training.files import SealError, flush_directory, seal, temporary_name, unseal, write_whole
-from minadv.training.loop import LOG, Recipe, State, finished, start, train
+from minadv.training.folders import (
+    Blank,
+    RunError,
+    build_recipe,
+    dtype_of,
+    expect_free,
+    kind_of,
+    read_config,
+    restore,
+    run_task,
+)
+from minadv.training.loop import Recipe
 from minadv.training.task import Classify, evaluate
-from minadv.trees import any_array
 
-CONFIG = "config.json"
-FORMAT = "minadv run 1"
-
-
-class RunError(ValueError):
-    """A run's folder that is missing, there already, or not a run's; the message says which."""
+__all__ = ["Run", "RunError", "build_recipe", "expect_free", "fit", "is_finished", "load", "read_config"]
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ class Run:
 
     def predict(self, x: Array) -> Array:
         """Class probabilities (N, C) of sequences ``x (N, T, I)``."""
-        x = np.asarray(x, dtype=_dtype(self.params))
+        x = np.asarray(x, dtype=dtype_of(self.params))
         expect_shape("x", x, ("N", "T", self.model.n_in), f"the model takes n_in = {self.model.n_in} inputs a step")
         rows = []
         for first in range(0, len(x), 500):
@@ -90,6 +92,7 @@ def fit(
     resume: bool = False,
     about: dict[str, Any] | None = None,
     track: dict[str, Any] | None = None,
+    workers: int | None = None,
     progress: bool = True,
     on_evaluation: Any = None,
     **options: Any,
@@ -100,8 +103,9 @@ def fit(
     its fields by name. With ``out`` the run is written there, and ``resume=True`` goes on where a killed run stopped;
     a folder that is there already is otherwise an error. ``about`` is kept in the configuration, for whoever wants to
     find the data again; ``track``, options of `minadv.find_adversary`, adds the mean adversarial mask to each record;
-    ``on_evaluation`` is called with each record. A model of your own, which meets `minadv.models.protocol` and has
-    ``init`` and ``logits``, trains as well, without ``out``.
+    ``on_evaluation`` is called with each record. ``workers`` processes share each batch (default: all cores, where that
+    pays), with the same masks and, up to the order of sums, the same results for any number of them. A model of your own,
+    which meets `minadv.models.protocol` and has ``init`` and ``logits``, trains as well, without ``out``.
     """
     per_epoch = Classify(model, data, batch_size=batch_size).per_epoch
     if recipe is None:
@@ -119,22 +123,30 @@ def fit(
         placed = replace(data, **{part: to_device(getattr(data, part), chosen) for part in ("train", "valid", "test")})
     task = Classify(model, placed, regularizer or Plain(), batch_size, seed, track)
     config: dict[str, Any] = {}
-    path = None if out is None else Path(out)
-    if path is not None:
+    if out is not None:
         config = {
             "about": about or {},
             "model": describe(model, "model"),
             "regularizer": describe(task.regularizer, "regularizer"),
-            "recipe": _describe_recipe(recipe),
             "batch_size": batch_size,
-            "seed": seed,
             "dtype": str(data.train.x.dtype),
             "device": chosen.name,
             "track": track,
         }
-        _prepare(path, config, seed, resume)
-    title = type(task.regularizer).__name__
-    state, records = train(task, recipe, path, title=title, progress=progress, on_evaluation=on_evaluation)
+    state, records = run_task(
+        task,
+        recipe,
+        config=config,
+        seed=seed,
+        out=None if out is None else Path(out),
+        resume=resume,
+        workers=workers,
+        title=type(task.regularizer).__name__,
+        progress=progress,
+        on_evaluation=on_evaluation,
+    )
+    path = None if out is None else Path(out)
+    config = {} if path is None else read_config(path)
     return Run(model, to_host(state.best), to_host(state.params), config, records, state.step, path, data)
 
 
@@ -142,106 +154,18 @@ def load(run: str | Path, data: Images | None = None) -> Run:
     """A run from its folder, at its newest sound checkpoint; no code is executed."""
     path = Path(run)
     config = read_config(path)
-    model, recipe = build(config["model"], "model"), build_recipe(config["recipe"])
-    state = restore(path, model, recipe, config)
-    records = [r for r in log.read(path / LOG) if r["kind"] == "evaluation" and r["step"] <= state.step]
-    return Run(model, state.best, state.params, config, records, state.step, path, data)
+    model = build(config["model"], "model")
+    state = restore(path, blank(config), build_recipe(config["recipe"]))
+    return Run(model, state.best, state.params, config, folders.records(path, state.step), state.step, path, data)
 
 
-def restore(path: Path, model: Classifier, recipe: Recipe, config: dict[str, Any]) -> State:
-    """The newest state of a run, on the host."""
-    saved = checkpoints.latest(path)
-    if saved is None:
-        raise RunError(f"{path} has no checkpoint yet: train it further with minadv train --resume {path}")
-    fresh = start(_Blank(model, config["dtype"]), recipe)
-    state, _ = checkpoints.load(saved, like=fresh)
-    return state
-
-
-def read_config(path: Path) -> dict[str, Any]:
-    """The configuration of a run's folder; raises RunError if it is not one."""
-    try:
-        content = unseal(path / CONFIG)
-    except SealError as error:
-        raise RunError(f"{path} is not a run of minadv: {error}") from error
-    if content.get("format") != FORMAT:
-        raise RunError(f"{path / CONFIG} has format {content.get('format')!r}, expected {FORMAT!r}")
-    config: dict[str, Any] = content["config"]
-    return config
+def blank(config: dict[str, Any]) -> Blank:
+    """What a run's state looks like, for reading its checkpoints."""
+    if kind_of(config) != "classify":
+        raise RunError(f"this run is of the kind {kind_of(config)!r}, expected one that classifies sequences")
+    return Blank(build(config["model"], "model").init(np.random.default_rng(0), dtype=config["dtype"]))
 
 
 def is_finished(path: Path) -> bool:
     """Whether a run has nothing left to do."""
-    config = read_config(path)
-    if checkpoints.latest(path) is None:
-        return False
-    recipe = build_recipe(config["recipe"])
-    return finished(recipe, restore(path, build(config["model"]), recipe, config))
-
-
-def build_recipe(described: dict[str, Any]) -> Recipe:
-    """A recipe from a run's configuration."""
-    return Recipe(**{name: build(value, f"recipe.{name}") for name, value in described.items()})
-
-
-def _describe_recipe(recipe: Recipe) -> dict[str, Any]:
-    return {name: describe(value, f"recipe.{name}") for name, value in vars(recipe).items()}
-
-
-def expect_free(path: Path) -> None:
-    """Raise RunError unless a new run may be written to this folder: it is not there, or empty."""
-    if (path / CONFIG).exists():
-        raise RunError(
-            f"{path} is a run already: resume it (minadv train --resume {path} or resume=True), or take another folder"
-        )
-    begun = temporary_name(path / CONFIG)  # all that a kill at the very beginning leaves
-    if path.exists() and not (path.is_dir() and all(found == begun for found in path.iterdir())):
-        raise RunError(f"{path} is there already and is not a run of minadv: choose another folder")
-
-
-def _prepare(path: Path, config: dict[str, Any], seed: int, resume: bool) -> None:
-    """Make a new run's folder, or check that the one to resume was made with this configuration."""
-    if resume and (path / CONFIG).exists():
-        theirs, ours = read_config(path), config
-        differing = [key for key in ours if key not in ("about", "device") and theirs.get(key) != _plain(ours[key])]
-        if differing:
-            raise RunError(f"{path} was made with another {', '.join(differing)}: resume it as it was configured")
-    else:
-        expect_free(path)
-        path.mkdir(parents=True, exist_ok=True)
-        write_whole(path / CONFIG, seal({"format": FORMAT, "config": config}))
-        flush_directory(path)
-    if not (path / LOG).exists():
-        log.start(path / LOG, log.header(seed=seed, config=config))
-
-
-def _plain(value: Any) -> Any:
-    """As it comes back from JSON."""
-    return json.loads(json.dumps(value))
-
-
-def _dtype(params: Any) -> Any:
-    return any_array(params).dtype
-
-
-@dataclass(frozen=True)
-class _Blank:
-    """A task without data: what a state looks like, for reading checkpoints."""
-
-    model: Classifier
-    dtype: str
-    per_epoch: int = 1
-    unit: str = "image"
-    units_per_step: int = 1
-
-    def init(self) -> Any:
-        return self.model.init(np.random.default_rng(0), dtype=self.dtype)
-
-    def first_carry(self) -> None:
-        return None
-
-    def term(self, params: Any, step: int, *, weight: float, carry: Any) -> Any:
-        raise NotImplementedError
-
-    def evaluate(self, params: Any, part: str) -> dict[str, Any]:
-        raise NotImplementedError
+    return folders.is_finished(path, blank(read_config(path)))

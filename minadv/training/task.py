@@ -13,13 +13,25 @@ from typing import Any, Protocol
 import numpy as np
 
 from minadv.adversary import find_adversary
-from minadv.backend import Array, namespace, same_place, to_host
+from minadv.backend import Array, is_device, namespace, same_place, to_host
 from minadv.data.batches import Batches, in_order, take
 from minadv.data.images import Images, Split
 from minadv.models.classifier import Batch, Classifier
 from minadv.regularizers import Plain, Regularizer, Term
 from minadv.training.streams import stream
+from minadv.training.teams import WHOLE, Part
 from minadv.trees import tree_map
+from minadv.workspace import Workspace
+
+
+@dataclass(frozen=True)
+class Load:
+    """How much work a step is."""
+
+    products: float  # multiplications in a forward pass over the whole batch
+    weights: int  # bytes of the largest recurrent weight, which is read at every time step
+    examples: int  # in a batch
+    on_gpu: bool = False
 
 
 class Task(Protocol):
@@ -48,8 +60,20 @@ class Task(Protocol):
         """What the first step is handed: a state that is carried from batch to batch, or None."""
         ...
 
-    def term(self, params: Any, step: int, *, weight: float, carry: Any) -> tuple[Term, Any]:
-        """The loss of a step, and what it hands to the next step."""
+    def term(
+        self, params: Any, step: int, *, weight: float, carry: Any, part: Part = WHOLE, work: Workspace | None = None
+    ) -> tuple[Term, Any]:
+        """The loss of a step, and what it hands to the next step.
+
+        Of a part of the batch, the contribution: gradients that add up, over all parts, to those of the whole batch,
+        the NLL and the regularizer of the part's examples, and the carry of its rows. ``carry`` is whole, arrays with
+        the batch's axis first.
+        """
+        ...
+
+    @property
+    def load(self) -> Load:
+        """How much work a step is, to judge what a worker is worth."""
         ...
 
     def evaluate(self, params: Any, part: str) -> dict[str, Any]:
@@ -101,11 +125,23 @@ class Classify:
         params = self.model.init(stream(self.seed, "init"), dtype=self.data.train.x.dtype)
         return tree_map(lambda a: same_place(a, self.data.train.x), params)
 
-    def term(self, params: Any, step: int, *, weight: float, carry: Any) -> tuple[Term, None]:
-        x, y = take(self.data.train, self._batches.rows(step))
-        batch = Batch(x, y)
-        rng = stream(self.seed, "masks", step)
-        return self.regularizer(self.model, params, batch, rng=rng, weight=weight, likelihood=1.0), None
+    def term(
+        self, params: Any, step: int, *, weight: float, carry: Any, part: Part = WHOLE, work: Workspace | None = None
+    ) -> tuple[Term, None]:
+        rows = self._batches.rows(step)
+        x, y = take(self.data.train, rows[part.rows(len(rows))])
+        rng, share = part.rng(stream(self.seed, "masks", step), len(rows)), part.share(len(rows))
+        term = self.regularizer(
+            self.model, params, Batch(x, y), rng=rng, weight=share * weight, likelihood=share, work=work
+        )
+        return term, None
+
+    @property
+    def load(self) -> Load:
+        x = self.data.train.x
+        H = int(getattr(self.model, "n_hidden", 0))  # a model of one's own may be anything
+        products = 4.0 * x.shape[1] * self.batch_size * H * (H + x.shape[2])
+        return Load(products, 4 * H * H * x.dtype.itemsize, self.batch_size, is_device(x))
 
     def evaluate(self, params: Any, part: str) -> dict[str, Any]:
         split: Split = getattr(self.data, part)

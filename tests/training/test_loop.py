@@ -17,6 +17,7 @@ from minadv.training.ema import EMA
 from minadv.training.loop import Recipe, TrainingError, advance, finished, start, train, weights
 from minadv.training.optimizers import ASGD, SGD, Adam, RMSProp
 from minadv.training.schedules import RampDown, RampUp
+from minadv.training.teams import Alone
 from minadv.trees import leaves
 from tests.compare import assert_same_bits, pairs
 from tests.training.problems import Around, Poisoned, Scripted, task
@@ -58,7 +59,7 @@ def test_what_a_record_says(put: Any) -> None:
     assert seen == records
     again, shown = start(toy, recipe), []
     for _ in range(10):
-        again, values = advance(toy, recipe, again)
+        again, values = advance(toy, recipe, again, Alone(toy))
         shown.append(values)
     assert_same_bits(again.params, state.params)
     for record, steps in zip(records, (shown[:4], shown[4:8], shown[8:]), strict=True):
@@ -112,9 +113,9 @@ def test_schedules_are_functions_of_the_epoch(put: Any) -> None:
     seen = []
 
     class Asked(Around):
-        def term(self, params: Any, step: int, *, weight: float, carry: Any) -> Any:
+        def term(self, params: Any, step: int, *, weight: float, **given: Any) -> Any:
             seen.append(weight)
-            return self.task.term(params, step, weight=weight, carry=carry)
+            return self.task.term(params, step, weight=weight, **given)
 
     recipe = Recipe(steps=12, weight=2.0, weight_schedule=RampUp(2), optimizer=SGD(0.1), lr_schedule=RampDown(2, 1))
     state, _ = train(Asked(task(put)), recipe)
@@ -166,9 +167,9 @@ def test_a_carry_goes_from_step_to_step(put: Any, tmp_path: Path) -> None:
         def first_carry(self) -> Any:
             return {"seen": put(np.zeros(2))}
 
-        def term(self, params: Any, step: int, *, weight: float, carry: Any) -> Any:
+        def term(self, params: Any, step: int, *, carry: Any, **given: Any) -> Any:
             assert float(carry["seen"][0]) == step
-            return self.task.term(params, step, weight=weight, carry=None)[0], {"seen": carry["seen"] + 1}
+            return self.task.term(params, step, carry=None, **given)[0], {"seen": carry["seen"] + 1}
 
     (tmp_path / "log.jsonl").touch()
     train(Counting(task(put)), Recipe(steps=3), tmp_path)

@@ -1,0 +1,176 @@
+r"""A run's folder, whatever its task: ``config.json`` (sealed by its checksum), ``log.jsonl`` and ``checkpoints/``.
+
+`run_task` trains a task into such a folder, or on from where a killed run stopped; `read_config` and `restore` read it
+back. The doors for users, such as `minadv.training.runs.fit`, make a task and a configuration and come here.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from minadv import threads
+from minadv.training import checkpoints, log
+from minadv.training.config import build, describe
+from minadv.training.files import SealError, flush_directory, seal, temporary_name, unseal, write_whole
+from minadv.training.loop import LOG, Recipe, State, finished, start, train
+from minadv.training.task import Task
+from minadv.training.teams import Alone, Team
+from minadv.training.workers import Workers
+from minadv.trees import any_array
+
+CONFIG = "config.json"
+FORMAT = "minadv run 1"
+FREE = ("about", "device", "workers")  # what may differ when a run is resumed
+
+
+class RunError(ValueError):
+    """A run's folder that is missing, there already, or not a run's; the message says which."""
+
+
+def run_task(
+    task: Task,
+    recipe: Recipe,
+    *,
+    config: dict[str, Any],
+    seed: int,
+    out: Path | None = None,
+    resume: bool = False,
+    workers: int | None = None,
+    title: str = "",
+    progress: bool = True,
+    on_evaluation: Any = None,
+) -> tuple[State, list[dict[str, Any]]]:
+    """Train a task to the end of its recipe; returns the last state and a record for each evaluation.
+
+    ``config`` is what the run's folder says of it, but for the recipe, the seed and the workers, which are added here.
+    ``workers`` processes share each batch (default: `choose_workers`).
+    """
+    n = choose_workers(task, workers)
+    if out is not None:
+        whole = {**config, "recipe": describe_recipe(recipe), "seed": seed, "workers": n}
+        _prepare(out, whole, seed, resume)
+    small = task.load.weights <= CACHE
+    with threads.blas_threads(1 if small else None):
+        team: Team = Alone(task) if n == 1 else Workers(task, n, task.init())
+        try:
+            return train(task, recipe, out, title=title, progress=progress, on_evaluation=on_evaluation, team=team)
+        finally:
+            team.close()
+
+
+CACHE = 2**20
+"""Bytes of recurrent weights that stay in a core's own cache: above it BLAS threads share each product instead."""
+
+WORTH = 1e8
+"""Multiplications a pass below which a second process is not worth the while of starting it."""
+
+
+def choose_workers(task: Task, asked: int | None) -> int:
+    """The number of processes that share each batch: as asked for, or as many as there are cores where that pays."""
+    load = task.load
+    if asked is not None:
+        if asked < 1:
+            raise ValueError(f"workers is {asked}, expected at least 1")
+        if asked > load.examples:
+            raise ValueError(f"workers is {asked}, expected at most {load.examples}, the examples of a batch")
+        if asked > 1 and load.on_gpu:
+            raise ValueError(f"workers is {asked}, expected 1 on a GPU: for several GPUs use mpiexec")
+        return asked
+    if load.on_gpu or load.weights > CACHE or load.products < WORTH:
+        return 1
+    return min(threads.cores(), load.examples)
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """The configuration of a run's folder; raises RunError if it is not one."""
+    try:
+        content = unseal(path / CONFIG)
+    except SealError as error:
+        raise RunError(f"{path} is not a run of minadv: {error}") from error
+    if content.get("format") != FORMAT:
+        raise RunError(f"{path / CONFIG} has format {content.get('format')!r}, expected {FORMAT!r}")
+    config: dict[str, Any] = content["config"]
+    return config
+
+
+def kind_of(config: dict[str, Any]) -> str:
+    """What a run is: ``"classify"`` unless its configuration says otherwise."""
+    return str(config.get("kind", "classify"))
+
+
+@dataclass(frozen=True)
+class Blank:
+    """What a state looks like before the first step, for reading checkpoints: initial parameters and carry."""
+
+    params: Any
+    carry: Any = None
+
+    def init(self) -> Any:
+        return self.params
+
+    def first_carry(self) -> Any:
+        return self.carry
+
+
+def restore(path: Path, blank: Blank, recipe: Recipe) -> State:
+    """The newest state of a run, on the host."""
+    saved = checkpoints.latest(path)
+    if saved is None:
+        raise RunError(f"{path} has no checkpoint yet: train it further with minadv train --resume {path}")
+    state, _ = checkpoints.load(saved, like=start(blank, recipe))
+    return state
+
+
+def is_finished(path: Path, blank: Blank) -> bool:
+    """Whether a run has nothing left to do."""
+    recipe = build_recipe(read_config(path)["recipe"])
+    return checkpoints.latest(path) is not None and finished(recipe, restore(path, blank, recipe))
+
+
+def records(path: Path, step: int) -> list[dict[str, Any]]:
+    """The evaluations of a run up to a step."""
+    return [r for r in log.read(path / LOG) if r["kind"] == "evaluation" and r["step"] <= step]
+
+
+def build_recipe(described: dict[str, Any]) -> Recipe:
+    """A recipe from a run's configuration."""
+    return Recipe(**{name: build(value, f"recipe.{name}") for name, value in described.items()})
+
+
+def describe_recipe(recipe: Recipe) -> dict[str, Any]:
+    return {name: describe(value, f"recipe.{name}") for name, value in vars(recipe).items()}
+
+
+def expect_free(path: Path) -> None:
+    """Raise RunError unless a new run may be written to this folder: it is not there, or empty."""
+    if (path / CONFIG).exists():
+        raise RunError(
+            f"{path} is a run already: resume it (minadv train --resume {path} or resume=True), or take another folder"
+        )
+    begun = temporary_name(path / CONFIG)  # all that a kill at the very beginning leaves
+    if path.exists() and not (path.is_dir() and all(found == begun for found in path.iterdir())):
+        raise RunError(f"{path} is there already and is not a run of minadv: choose another folder")
+
+
+def dtype_of(params: Any) -> Any:
+    """The type of a model's numbers."""
+    return any_array(params).dtype
+
+
+def _prepare(path: Path, config: dict[str, Any], seed: int, resume: bool) -> None:
+    """Make a new run's folder, or check that the one to resume was made with this configuration."""
+    if resume and (path / CONFIG).exists():
+        theirs, ours = read_config(path), json.loads(json.dumps(config))  # as it comes back from JSON
+        differing = [key for key in ours if key not in FREE and theirs.get(key) != ours[key]]
+        if differing:
+            raise RunError(f"{path} was made with another {', '.join(differing)}: resume it as it was configured")
+    else:
+        expect_free(path)
+        path.mkdir(parents=True, exist_ok=True)
+        write_whole(path / CONFIG, seal({"format": FORMAT, "config": config}))
+        flush_directory(path)
+    if not (path / LOG).exists():
+        log.start(path / LOG, log.header(seed=seed, config=config))
