@@ -112,6 +112,12 @@ def _train(commands: Commands) -> None:
     run.add_argument("--seed", type=_seed, default=0, metavar="N", help="decides weights, data order and masks")
     run.add_argument("--dtype", choices=("float32", "float64"), default="float32", help="type of all numbers")
     run.add_argument("--device", choices=("auto", "cpu", "gpu"), default="auto", help="auto: the GPU if it works")
+    run.add_argument(
+        "--workers",
+        type=_positive,
+        metavar="N",
+        help="processes that share a batch (default: all cores, if it pays)",
+    )
     run.add_argument("--eval-every", type=_positive, metavar="N", help="steps between evaluations (default: an epoch)")
     run.add_argument(
         "--checkpoint-every", type=_positive, metavar="N", help="steps between checkpoints (default: as evaluations)"
@@ -132,6 +138,7 @@ def _train(commands: Commands) -> None:
     model.add_argument("--hidden", type=_positive, default=100, metavar="H", help="units a layer")
     model.add_argument("--layers", type=_positive, default=1, metavar="N", help="recurrent layers")
     model.add_argument("--readout", choices=("clean", "masked"), default="clean", help="what the softmax reads")
+    model.add_argument("--remat", action="store_true", help="less memory, one more forward pass a backward pass")
 
     method = parser.add_argument_group("method")
     method.add_argument("--method", choices=tasks.METHODS, default="add", help="regularizer: none, VD, EL, FD, Pi, AdD")

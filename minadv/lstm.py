@@ -13,6 +13,7 @@ below works on contiguous memory, and the three logistic gates are one slice. `P
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -115,7 +116,9 @@ def forward(
     a, tanh_c = slot.take("a", (4, T, B, H), x), slot.take("tanh_c", (T, B, H), x)
     z = slot.take("z", (B, packed.step.shape[1]), x)  # (B, H+n+1): the masked state, x_t if it is small, and 1
     z[:, -1] = 1
-    padded = None if valid is None else to_host(~valid.all(axis=1))  # (T,), steps at which some example has ended
+    padded: Array | None = (
+        None if valid is None else to_host(~valid.all(axis=1))
+    )  # (T,), steps at which some example has ended
     if packed.W is not None:
         xp.matmul(x.reshape(T * B, -1), packed.W, out=a.reshape(4, T * B, H))  # x_t W for every t at once
         zU = slot.take("zU", (4, B, H), x)
@@ -180,7 +183,7 @@ def backward(
     dm = None if m is None else xp.zeros_like(m)  # (B, H)
     dh_t = xp.zeros((B, H), x.dtype) if dstate is None else dstate.h.copy()  # what the later steps hand back
     dc_t = xp.zeros((B, H), x.dtype) if dstate is None else dstate.c.copy()
-    padded = None if valid is None else to_host(~valid.all(axis=1))  # (T,)
+    padded: Any = None if valid is None else to_host(~valid.all(axis=1))  # (T,)
 
     for t in range(T, 0, -1):
         n = (t - 1) % C  # the step's place in its chunk
@@ -244,7 +247,7 @@ ORDER = [0, 1, 3, 2]  # of i, f, g, o in i, f, o, g, and back
 
 def _by_gate(w: Array) -> Array:
     """(rows, 4, H) in the order of the parameters, as (4, rows, H) in that of a pass."""
-    return w.transpose(1, 0, 2)[ORDER]  # type: ignore[no-any-return]
+    return w.transpose(1, 0, 2)[ORDER]
 
 
 def _unpack(total: Array, H: int) -> Params:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from minadv import gradcheck, lstm
+from minadv import gradcheck, lstm, threads
 from minadv.backend import choose_device, same_place, to_device
 from minadv.data import fetch
 from minadv.data.errors import DataError
@@ -22,7 +22,8 @@ def doctor(args: argparse.Namespace) -> None:
         print(f"{name:8} {version}")
     device = choose_device(args.device)
     print(f"{'device':8} {device.why}")
-    print(f"{'cores':8} {os.cpu_count()}")
+    print(f"{'cores':8} {threads.cores()} of {os.cpu_count()}")
+    print(f"{'threads':8} {_threads()}")
     print(f"{'memory':8} {_memory()}")
     print(f"{'data':8} {fetch.data_root()}")
     started = time.perf_counter()
@@ -46,6 +47,16 @@ def _gradients(args: dict[str, object], dh: object) -> dict[str, object]:
     _, _, cache = lstm.forward(params, x, m=m)  # type: ignore[arg-type]
     grads = lstm.backward(params, cache, dh)  # type: ignore[arg-type]
     return {"params": grads.params, "x": grads.x, "m": grads.m}
+
+
+def _threads() -> str:
+    """Who decides how many threads a matrix product uses."""
+    users = threads.users_setting()
+    if users is not None:
+        return f"BLAS threads as {users} says"
+    if not threads.blas():
+        return "BLAS threads as BLAS decides: install threadpoolctl to let minadv set them"
+    return "BLAS: one thread in each worker for small networks, all cores for large ones"
 
 
 def _memory() -> str:

@@ -57,7 +57,9 @@ def about_data(args: argparse.Namespace) -> dict[str, Any]:
 def model(args: argparse.Namespace, data: images.Images) -> Classifier:
     """The classifier that the options describe."""
     n_in = data.train.x.shape[2]
-    return Classifier(n_in, args.hidden, data.classes, cell=args.cell, n_layers=args.layers, readout=args.readout)
+    return Classifier(
+        n_in, args.hidden, data.classes, cell=args.cell, n_layers=args.layers, readout=args.readout, remat=args.remat
+    )
 
 
 def regularizer(args: argparse.Namespace) -> Regularizer:

@@ -43,13 +43,14 @@ def train(args: argparse.Namespace) -> None:
         out=out,
         about=about,
         track=_track(args.hidden) if args.track else None,
+        workers=args.workers,
     )
     _report(run)
 
 
 def _resume(path: Path, args: argparse.Namespace) -> None:
     """Go on as the run was configured; only where its data is and where to compute may be said anew."""
-    free = ("resume", "data_dir", "device")
+    free = ("resume", "data_dir", "device", "workers")
     fixed = [name for name, value in args.defaults.items() if name not in free and getattr(args, name) != value]
     if fixed:
         given = ", ".join("TASK" if name == "task" else f"--{name.replace('_', '-')}" for name in fixed)
@@ -73,6 +74,7 @@ def _resume(path: Path, args: argparse.Namespace) -> None:
         resume=True,
         about=about,
         track=config["track"],
+        workers=args.workers or config.get("workers"),
     )
     _report(run)
 

@@ -7,6 +7,7 @@ from types import ModuleType
 from typing import Any
 
 from minadv import gru, lstm, rnn
+from minadv import remat as segments
 from minadv.backend import Array
 from minadv.checks import expect_choice
 from minadv.workspace import Workspace
@@ -39,16 +40,31 @@ def forward(
     masks: tuple[Array | None, ...],
     valid: Array | None,
     leak: str = "clean",
+    remat: bool = False,
+    top: bool = True,
     work: Workspace | None = None,
-) -> tuple[Array, tuple[Any, ...], tuple[Any, ...]]:
-    """Run layer after layer; returns the top layer's h (T, B, H), the last states and the caches."""
+) -> tuple[Array | None, tuple[Any, ...], tuple[Any, ...]]:
+    """Run layer after layer; returns the top layer's h (T, B, H), the last states and the caches.
+
+    ``remat`` keeps a few states for backward instead of every step (`minadv.remat`); with ``top=False`` the top layer's
+    h, which nobody needs, is then None.
+    """
     module = by_name(cell)
     options = {"leak": leak} if cell == "gru" else {}
-    h, states, caches = x, [], []
+    h: Any = x
+    states, caches = [], []
     for n, layer in enumerate(params):
-        h, last, cache = module.forward(
-            layer, h, state=None if state is None else state[n], m=masks[n], valid=valid, work=work, **options
-        )
+        given: dict[str, Any] = {
+            "state": None if state is None else state[n],
+            "m": masks[n],
+            "valid": valid,
+            "work": work,
+            **options,
+        }
+        if remat:
+            h, last, cache = segments.forward(module, layer, h, states=top or n < len(params) - 1, **given)
+        else:
+            h, last, cache = module.forward(layer, h, **given)
         states.append(last)
         caches.append(cache)
     return h, tuple(states), tuple(caches)
@@ -72,10 +88,11 @@ def backward(
     grads = []
     for n in range(len(params) - 1, -1, -1):
         last = None if dstate is None else dstate[n]
-        needs_x = inputs or n > 0
-        grads.append(
-            module.backward(params[n], caches[n], dh, dstate=last, weights=weights, inputs=needs_x, hhat=False)
-        )
+        wanted: dict[str, Any] = {"dstate": last, "weights": weights, "inputs": inputs or n > 0, "hhat": False}
+        if isinstance(caches[n], segments.Cache):
+            grads.append(segments.backward(module, params[n], caches[n], dh, **wanted))
+        else:
+            grads.append(module.backward(params[n], caches[n], dh, **wanted))
         dh = grads[-1].x
     grads.reverse()
     return StackGrads(

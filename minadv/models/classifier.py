@@ -77,7 +77,8 @@ class Classifier:
     ``steps="last"`` makes features of the last (valid) state only, ``"all"`` of every state, so that the distance may
     be weighted over time by a ``lam`` (T, B), which for ragged batches should be zero on padding, where the last state
     is repeated; the likelihood is that of the last in both. ``leak`` is the GRU's. ``input_dropout`` is a dropout on
-    the inputs, one mask a sequence: the noise of this model.
+    the inputs, one mask a sequence: the noise of this model. ``remat`` saves memory at the price of one more forward
+    pass (`minadv.remat`).
     """
 
     n_in: int
@@ -89,6 +90,7 @@ class Classifier:
     steps: Literal["last", "all"] = "last"
     input_dropout: float = 0.0
     leak: Literal["clean", "masked"] = "clean"
+    remat: bool = False
 
     def __post_init__(self) -> None:
         expect_choice("cell", self.cell, cells.CELLS)
@@ -148,11 +150,20 @@ class Classifier:
         x = batch.x if noise is None else batch.x * noise.inputs
         x = x if dx is None else x + dx
         by_layer = tuple(masks.get(f"layer{n}") for n in range(self.n_layers))
-        h, states, caches = cells.forward(
-            self.cell, params.cells, x, state=state, masks=by_layer, valid=batch.valid, leak=self.leak, work=work
+        every, states, caches = cells.forward(
+            self.cell,
+            params.cells,
+            x,
+            state=state,
+            masks=by_layer,
+            valid=batch.valid,
+            leak=self.leak,
+            remat=self.remat,
+            top=self.steps == "all",
+            work=work,
         )
-        if self.steps == "last":
-            h = states[-1].h[None]  # (1, B, H): carried over padding, so that the last is the last valid
+        # (1, B, H) or (T, B, H); the state is carried over padding, so that the last is the last valid one
+        h = states[-1].h[None] if self.steps == "last" or every is None else every
         features = h
         for m in self._readout_masks(masks).values():
             features = features * m

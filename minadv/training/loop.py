@@ -39,12 +39,17 @@ class Interrupted(Exception):
 
 @dataclass(frozen=True)
 class Recipe:
-    """How to train, whatever the task. Schedules are functions of the epoch; counts are steps unless they say else."""
+    """How to train, whatever the task. Counts are steps unless they say else.
+
+    The learning rate is multiplied by ``lr_schedule``, a function of the epoch, and by ``step_schedule``, one of the
+    step's number.
+    """
 
     steps: int
     optimizer: Any = field(default_factory=lambda: Adam(1e-3))
     clip: Clip | None = field(default_factory=lambda: Clip(1.0))
     lr_schedule: Schedule = field(default_factory=Constant)
+    step_schedule: Schedule = field(default_factory=Constant)
     weight: float = 1.0  # of the regularizer
     weight_schedule: Schedule = field(default_factory=Constant)
     ema: EMA | None = None  # evaluate with averaged weights
@@ -97,7 +102,7 @@ def advance(task: Task, recipe: Recipe, state: State, team: Team) -> tuple[State
     """One step: gradients, clip, update, average. Returns the new state and what to show."""
     epoch = state.step / task.per_epoch
     weight = recipe.weight * recipe.weight_schedule(epoch)
-    rate = recipe.lr_schedule(epoch)
+    rate = recipe.lr_schedule(epoch) * recipe.step_schedule(state.step) * task.rate(state.step)
     with np.errstate(all="ignore"):  # what is not finite is found here, and named, before it can reach a checkpoint
         done = team.step(state.params, state.step, weight=weight, carry=state.carry)
         nll, value, grads = done.nll, done.value, done.grads

@@ -56,6 +56,10 @@ class Task(Protocol):
         """How many of them a step sees."""
         ...
 
+    def rate(self, step: int) -> float:
+        """What a step's learning rate is multiplied by: 1, but where steps differ in length."""
+        ...
+
     def first_carry(self) -> Any:
         """What the first step is handed: a state that is carried from batch to batch, or None."""
         ...
@@ -113,6 +117,9 @@ class Classify:
     @property
     def units_per_step(self) -> int:
         return self.batch_size
+
+    def rate(self, step: int) -> float:
+        return 1.0
 
     def first_carry(self) -> None:
         return None
