@@ -15,7 +15,7 @@ from typing import NoReturn, TypeAlias
 
 from minadv import __version__
 from minadv.backend import BackendError
-from minadv.commands import doctor, inspecting, tasks, training
+from minadv.commands import doctor, families, inspecting, tasks, training
 from minadv.distances import DISTANCES
 from minadv.gradcheck import GradientError
 from minadv.models.cells import CELLS
@@ -44,7 +44,7 @@ class Help(argparse.HelpFormatter):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
     parser = build_parser()
-    args = parser.parse_args(argv)
+    args = _parse(parser, list(sys.argv[1:] if argv is None else argv))
     if getattr(args, "work", None) is None:
         parser.print_help()
         return 0
@@ -52,6 +52,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         warnings.filterwarnings("default", category=UserWarning)
         warnings.showwarning = _show_warning
         return _run(args)
+
+
+def _parse(parser: argparse.ArgumentParser, argv: list[str]) -> argparse.Namespace:
+    """The arguments; ``train TASK`` of a family has a parser of its own."""
+    family = families.of_task(argv[1]) if argv[:1] == ["train"] and len(argv) > 1 else None
+    if family is None:
+        return parser.parse_args(argv)
+    about = f"train on a task: {family.TASKS[argv[1]]}"
+    own = Parser(prog=f"minadv train {argv[1]}", description=about, formatter_class=Help)
+    family.options(own)
+    own.set_defaults(work=family.train, task=argv[1], command="train")
+    return own.parse_args(argv[2:])
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -92,17 +104,27 @@ def build_parser() -> argparse.ArgumentParser:
     _show(commands)
     _data(commands)
     _doctor(commands)
+    for family in families.all_families():
+        family.add_commands(commands, _command)
     return parser
 
 
 def _command(commands: Commands, name: str, about: str) -> argparse.ArgumentParser:
-    return commands.add_parser(name, help=about, description=about, formatter_class=Help)
+    parser = commands.add_parser(name, help=about, description=about, formatter_class=Help)
+    parser.set_defaults(command=name)
+    return parser
 
 
 def _train(commands: Commands) -> None:
     parser = _command(commands, "train", "train a network on a task, or resume a run")
     parser.usage = "minadv train TASK [--out RUN] [options]\n       minadv train --resume RUN"
     lines = "; ".join(f"{name}: {preset.about}" for name, preset in tasks.PRESETS.items())
+    others = [
+        f"{name}: {about} (see minadv train {name} --help)"
+        for f in families.all_families()
+        for name, about in f.TASKS.items()
+    ]
+    lines = "; ".join([lines, *others])
     parser.add_argument("task", nargs="?", choices=tasks.PRESETS, metavar="TASK", help=lines)
     parser.set_defaults(work=training.train)
 
@@ -172,7 +194,7 @@ def _train(commands: Commands) -> None:
 
 def _eval(commands: Commands) -> None:
     parser = _command(commands, "eval", "the error of a run on its data")
-    parser.set_defaults(work=training.evaluation)
+    parser.set_defaults(work=families.dispatched("evaluation", training.evaluation))
     _of_run(parser)
     parser.add_argument("--part", choices=("train", "valid", "test"), default="test", help="which part")
     parser.add_argument("--last", action="store_true", help="the last weights instead of the best on validation")
@@ -180,7 +202,7 @@ def _eval(commands: Commands) -> None:
 
 def _attack(commands: Commands) -> None:
     parser = _command(commands, "attack", "accuracy of a run under random, greedy, re-selected and exact masks")
-    parser.set_defaults(work=inspecting.attack)
+    parser.set_defaults(work=families.dispatched("attack", inspecting.attack))
     _of_run(parser)
     parser.add_argument("--delta", type=float, help="share of units that may flip (default: the run's own, else 0.03)")
     parser.add_argument("--budget", type=_positive, metavar="N", help="number of units that may flip, instead of delta")
@@ -193,7 +215,7 @@ def _attack(commands: Commands) -> None:
 
 def _predict(commands: Commands) -> None:
     parser = _command(commands, "predict", "class and probability of each image, tab-separated, a line each")
-    parser.set_defaults(work=inspecting.predict)
+    parser.set_defaults(work=families.dispatched("predict", inspecting.predict))
     _of_run(parser)
     parser.add_argument(
         "images", nargs="?", metavar="IMAGES.npy", help="images (N, rows, columns); default: the test set"
@@ -203,7 +225,7 @@ def _predict(commands: Commands) -> None:
 
 def _show(commands: Commands) -> None:
     parser = _command(commands, "show", "write figures: curves, influence map, mean adversarial mask by epoch")
-    parser.set_defaults(work=inspecting.show)
+    parser.set_defaults(work=families.dispatched("show", inspecting.show))
     _of_run(parser)
     parser.add_argument("--out", metavar="DIR", help="folder to write (default: the run's)")
     parser.add_argument("--examples", type=_positive, default=100, metavar="N", help="test sequences in the map")

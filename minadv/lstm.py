@@ -116,9 +116,7 @@ def forward(
     a, tanh_c = slot.take("a", (4, T, B, H), x), slot.take("tanh_c", (T, B, H), x)
     z = slot.take("z", (B, packed.step.shape[1]), x)  # (B, H+n+1): the masked state, x_t if it is small, and 1
     z[:, -1] = 1
-    padded: Array | None = (
-        None if valid is None else to_host(~valid.all(axis=1))
-    )  # (T,), steps at which some example has ended
+    padded: Any = None if valid is None else to_host(~valid.all(axis=1))  # (T,), steps at which some example has ended
     if packed.W is not None:
         xp.matmul(x.reshape(T * B, -1), packed.W, out=a.reshape(4, T * B, H))  # x_t W for every t at once
         zU = slot.take("zU", (4, B, H), x)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from minadv.backend import Device, choose_device
-from minadv.commands import tasks
+from minadv.commands import families, tasks
 from minadv.data.sequences import from_description
 from minadv.training import runs
 from minadv.training.config import build
@@ -56,6 +56,10 @@ def _resume(path: Path, args: argparse.Namespace) -> None:
         given = ", ".join("TASK" if name == "task" else f"--{name.replace('_', '-')}" for name in fixed)
         raise ValueError(f"--resume goes on with the settings of the run: leave out {given}")
     config = runs.read_config(path)
+    family = families.of_run(path)
+    if family is not None:
+        family.resume(path, args)
+        return
     if runs.is_finished(path):
         print(f"{path} is finished: nothing to resume")
         return
