@@ -59,6 +59,7 @@ class Preset:
     batch: int = 100
     tasks: tuple[str, ...] = ("s", "p")
     search: bool = True
+    search_epochs: float | None = None  # shorter runs for the search of settings
     about: str = ""
 
 
@@ -115,14 +116,15 @@ def work(job: Job) -> dict[str, Any]:
     data = load(job.preset, job.task, job.data_dir)
     model = Classifier(data.train.x.shape[2], job.preset.n_hidden, data.classes)
     per_epoch = len(data.train) // job.preset.batch
+    epochs = job.preset.epochs if job.part == "final" else job.preset.search_epochs or job.preset.epochs
     kind = {"adam": Adam, "rmsprop": RMSProp}[job.preset.optimizer]
     recipe = Recipe(
-        steps=round(job.preset.epochs * per_epoch),
+        steps=round(epochs * per_epoch),
         optimizer=kind(job.preset.lr),
         clip=Clip(1.0),
-        lr_schedule=RampDown(job.preset.epochs, job.preset.epochs / 5),
+        lr_schedule=RampDown(epochs, epochs / 5),
         weight=job.weight,
-        weight_schedule=RampUp(job.preset.epochs / 5),
+        weight_schedule=RampUp(epochs / 5),
     )
     run = fit(
         model,
