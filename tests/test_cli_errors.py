@@ -127,7 +127,7 @@ def test_bad_commands(fails: Any, tmp_path: Path) -> None:
     assert "argument TASK: invalid choice: 'cifar' (choose from" in fails("train", "cifar")
     assert fails("train") == "minadv: give a task, one of digits, smnist, pmnist, fashion, or --resume RUN"
     assert "the following arguments are required: RUN" in fails("eval")
-    assert fails("data", "check") == "minadv: give a name, one of mnist, fashion"
+    assert fails("data", "check") == "minadv: give a name, one of mnist, fashion, imdb, ptb, wikitext2"
     assert "name is 'cifar', expected one of 'mnist', 'fashion'" in fails("data", "get", "cifar")
     for command in (["train", "--resume"], ["eval"], ["attack"], ["predict"], ["show"]):
         line = fails(*command, tmp_path)

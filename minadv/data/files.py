@@ -1,0 +1,38 @@
+r"""The content of files, plain or compressed by gzip, and the text of those that hold UTF-8."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from pathlib import Path
+
+from minadv.data.errors import DataError
+
+_GZIP = b"\x1f\x8b"
+
+
+def content(path: Path) -> bytes:
+    """The bytes of a file, decompressed if they begin as gzip does, whatever the file is called."""
+    try:
+        found = path.read_bytes()
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror}") from error
+    if not found.startswith(_GZIP):
+        if path.suffix == ".gz":
+            raise DataError(f"{path} is not a gzip file: it begins with {found[:4]!r}, expected {_GZIP!r}")
+        return found
+    try:
+        return gzip.decompress(found)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise DataError(f"{path} is a corrupt gzip file: {error}") from error
+
+
+def text(path: Path) -> str:
+    """The text of a UTF-8 file, without the mark that some editors put at its beginning."""
+    found = content(path)
+    try:
+        return found.decode("utf-8").removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        line = found.count(b"\n", 0, error.start) + 1
+        byte = f"0x{found[error.start]:02x}"
+        raise DataError(f"{path} is not UTF-8: byte {byte} at offset {error.start}, line {line}") from error

@@ -1,0 +1,220 @@
+r"""What the models of text have in common: word embeddings, a dropout on them that is shared over time, and the cells.
+
+.. math:: x_t = k \odot \bar E_{w_t} + r_t
+
+:math:`\bar E` are the normalised embeddings of `minadv.embedding`; k is one scaled dropout mask an example, the same at
+every step, and the noise of these models; r is the perturbation of AT and VAT, added last. The cells and what is read
+from them are those of `minadv.models.classifier.Classifier`, so that masks on the recurrent connection and on the
+readout mean the same here as there.
+
+A language model and a classifier that share an `Encoder`'s settings share its `Params`: that is how a classifier takes
+over what was learnt in pre-training.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from minadv import draws, embedding
+from minadv.backend import Array, namespace, same_place, to_host
+from minadv.checks import expect_floating, expect_shape
+from minadv.draws import Rng
+from minadv.embedding import Moments
+from minadv.masks import expect_probability
+from minadv.models import cells, classifier
+from minadv.models.protocol import ModelGrads, Site
+from minadv.workspace import Workspace
+
+
+@dataclass(frozen=True)
+class Params:
+    E: Array  # (V, D), one row a word
+    cells: tuple[Any, ...]  # one cell's Params a layer
+
+
+@dataclass(frozen=True)
+class Noise:
+    """The dropout on the embeddings, the same at every step: which dimensions are kept."""
+
+    keep: Array  # (B, D), booleans: the tokens do not say which precision the parameters have
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Some steps of a batch as the cells see them, and what is needed to go back through them."""
+
+    tokens: Array  # (T, B)
+    at: Moments | None
+    k: Array | None  # (B, D)
+    cells: classifier.Cache
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """The configuration; parameters are apart.
+
+    ``frequencies (n_words,)``, with the sum 1, normalise the embeddings; None stands for equal ones, and
+    ``normalise=False`` leaves the embeddings as they are. They are data, not configuration: they lie where the
+    parameters lie, and come from the vocabulary. ``forget_bias`` is the initial one of the LSTM, 0 for text.
+    """
+
+    n_words: int
+    n_embedding: int
+    n_hidden: int
+    _: KW_ONLY
+    cell: str = "lstm"
+    n_layers: int = 1
+    embedding_dropout: float = 0.5
+    normalise: bool = True
+    forget_bias: float = 0.0
+    frequencies: Array | None = field(default=None, repr=False, compare=False, metadata={"config": False})
+
+    def __post_init__(self) -> None:
+        cells.by_name(self.cell)
+        expect_probability(self.embedding_dropout)
+        for name, least in (("n_words", 2), ("n_embedding", 1), ("n_hidden", 1), ("n_layers", 1)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} is {getattr(self, name)}, expected at least {least}")
+        if self.frequencies is not None:
+            _expect_frequencies(self.frequencies, self.n_words)
+
+    @property
+    def sites(self) -> tuple[Site, ...]:
+        return self._cells("last").sites
+
+    @property
+    def n_inputs(self) -> int:
+        return self.n_embedding
+
+    def encoder_init(self, rng: np.random.Generator, dtype: npt.DTypeLike) -> Params:
+        """Embeddings uniform on (-1, 1), cells as their modules have them; drawn on the host."""
+        options = {"forget_bias": self.forget_bias} if self.cell == "lstm" else {}
+        module = cells.by_name(self.cell)
+        E = rng.uniform(-1, 1, (self.n_words, self.n_embedding)).astype(dtype)
+        sizes = [self.n_embedding] + [self.n_hidden] * (self.n_layers - 1)
+        return Params(E, tuple(module.init(rng, size, self.n_hidden, dtype=dtype, **options) for size in sizes))
+
+    def noise(self, rng: Rng, batch: Any) -> Noise | None:
+        if self.embedding_dropout == 0:
+            return None
+        uniform = draws.rows(rng, lambda g, n: g.random((n, self.n_embedding)), len(batch))
+        return Noise(same_place(uniform >= self.embedding_dropout, batch.tokens))
+
+    def moments(self, params: Params, work: Workspace | None = None) -> Moments | None:
+        """What normalises the embeddings, None if nothing does; passes that share a workspace's scope share it."""
+        if not self.normalise:
+            return None
+        return self._moments(params) if work is None else work.once(params, self._moments)
+
+    def _moments(self, params: Params) -> Moments:
+        f = self.frequencies
+        if f is None:
+            f = namespace(params.E).full(self.n_words, 1 / self.n_words, dtype=params.E.dtype)
+        return embedding.moments(params.E, f.astype(params.E.dtype, copy=False))
+
+    def run(
+        self,
+        params: Params,
+        tokens: Array,
+        *,
+        steps: Literal["last", "all"],
+        valid: Array | None,
+        masks: Mapping[str, Array],
+        noise: Noise | None,
+        state: tuple[Any, ...] | None,
+        dx: Array | None,
+        at: Moments | None,
+        work: Workspace | None,
+    ) -> tuple[Array, tuple[Any, ...], Piece]:
+        """Embed ``tokens (T, B)``, whose range is checked already, and run the cells: features, last state, piece."""
+        x = embedding.lookup(params.E, tokens, at, check=False)  # (T, B, D)
+        k = None
+        if noise is not None:
+            expect_shape("noise.keep", noise.keep, (tokens.shape[1], self.n_embedding), "one mask an example")
+            k = noise.keep.astype(x.dtype) * float(1 / (1 - self.embedding_dropout))
+            x *= k
+        if dx is not None:
+            x += dx
+        features, state, cache = self._cells(steps).body(
+            classifier.Params(params.cells, None, None),
+            classifier.Batch(x, None, valid),
+            masks=masks,
+            noise=None,
+            state=state,
+            work=work,
+        )
+        return features, state, Piece(tokens, at, k, cache)
+
+    def run_backward(
+        self,
+        params: Params,
+        piece: Piece,
+        dfeatures: Array,
+        *,
+        steps: Literal["last", "all"],
+        weights: bool,
+        inputs: bool,
+    ) -> ModelGrads:
+        """Back through a piece; ``params`` of the result are an encoder's, ``inputs`` those of the piece's steps."""
+        back = self._cells(steps).body_backward(
+            classifier.Params(params.cells, None, None),
+            piece.cells,
+            dfeatures,
+            weights=weights,
+            inputs=weights or inputs,
+        )
+        if back.params is None:
+            return back
+        assert back.inputs is not None
+        dy = back.inputs if piece.k is None else back.inputs * piece.k
+        dE = embedding.lookup_backward(params.E, piece.tokens, dy, piece.at)
+        return replace(back, params=Params(dE, back.params.cells), inputs=back.inputs if inputs else None)
+
+    def expect_input(self, params: Params, batch: Any, masks: Mapping[str, Array], dx: Array | None) -> None:
+        """Raise ValueError for parameters, tokens, masks or a perturbation that do not fit."""
+        namespace(tokens=batch.tokens, E=params.E, frequencies=self.frequencies, dx=dx)
+        expect_shape("E", params.E, (self.n_words, self.n_embedding), "n_words and n_embedding of the model")
+        low, high = batch.extent
+        if low < 0 or high >= self.n_words:
+            raise ValueError(
+                f"tokens holds {low if low < 0 else high}, expected integers from 0 to {self.n_words - 1}: "
+                "is it encoded with the vocabulary of this model?"
+            )
+        known = [site.name for site in self.sites]
+        for name in masks:
+            if name not in known:
+                raise ValueError(f"masks has {name!r}, expected sites among {known}")
+        if dx is not None:
+            expect_shape("dx", dx, (*batch.tokens.shape, self.n_embedding), "one perturbation a step and example")
+
+    def _cells(self, steps: Literal["last", "all"]) -> classifier.Classifier:
+        """The part above the embeddings; its own softmax is not used."""
+        return classifier.Classifier(
+            self.n_embedding, self.n_hidden, 2, cell=self.cell, n_layers=self.n_layers, steps=steps
+        )
+
+
+def step_weights(lam: Array | None, default: float, like: Array) -> Array:
+    r""":math:`\lambda` as ``(N, 1)`` or ``(N, B)`` for features ``(N, B, F)``; the default for every step if None."""
+    xp = namespace(lam=lam, features=like)
+    N, B, _ = like.shape
+    if lam is None:
+        return xp.full((N, 1), default, dtype=like.dtype)  # type: ignore[no-any-return]
+    expect_shape("lam", lam, (N,) if lam.ndim == 1 else (N, B), f"features of N = {N} steps, B = {B}")
+    return (lam[:, None] if lam.ndim == 1 else lam).astype(like.dtype)
+
+
+def _expect_frequencies(f: Array, n_words: int) -> None:
+    expect_floating("frequencies", f)
+    expect_shape("frequencies", f, (n_words,), f"n_words is {n_words}")
+    total, least = (float(value) for value in to_host((f.sum(), f.min())))
+    if not (least >= 0 and abs(total - 1) < 1e-4):
+        raise ValueError(
+            f"frequencies have the sum {total:.6g} and the least is {least:.6g}, expected shares of the text: "
+            "numbers of at least 0 with the sum 1"
+        )

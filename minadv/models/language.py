@@ -1,0 +1,288 @@
+r"""A word-level language model, AWD-LSTM: that of Table 3.
+
+.. math:: x_t = E_{w_t}, \qquad h^n = \mathrm{LSTM}_n(h^{n-1}), \quad h^0 = x, \qquad
+          p(w_{t+1}) = \mathrm{softmax}(h^{last}_t P^\top + b), \qquad P = E \text{ where they are tied}
+
+with the dropouts of `minadv.models.language_noise` around every layer. Mask sites: ``"layer0"``, ``"layer1"``, ... on
+the recurrent connection of each layer, each with its own number of units.
+
+The state is carried from batch to batch: a tuple with one `minadv.lstm.State` a layer goes into ``body`` and comes out
+of it, and gradients stop at the start of a batch (truncated backpropagation through time).
+
+The likelihood of an example is the **mean** over its T words, and a distance weighs each step by
+:math:`\lambda_t = 1/T` unless told otherwise. Logits are made by blocks of rows only (`minadv.softmax_blocks`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from minadv import embedding, layers, lstm, softmax_blocks
+from minadv.backend import Array, namespace
+from minadv.checks import expect_shape
+from minadv.distances import Distance
+from minadv.draws import Rng
+from minadv.models import language_head, language_noise
+from minadv.models.language_head import Head
+from minadv.models.language_noise import Noise, Rates, Sizes, drop
+from minadv.models.language_records import Cache, Params, States, TokenBatch, expect_inputs
+from minadv.models.protocol import Comparison, Likelihood, ModelGrads, Site
+from minadv.workspace import Workspace, scope
+
+__all__ = ["LanguageModel", "Noise", "Params", "States", "TokenBatch"]
+
+
+@dataclass(frozen=True)
+class LanguageModel:
+    r"""The configuration; parameters are apart. The default sizes are the paper's, without noise or penalties.
+
+    Dropouts: ``word_dropout`` (whole words), ``input_dropout`` (embeddings), ``hidden_dropout`` (between layers),
+    ``output_dropout`` (after the last layer) and ``dropconnect`` (recurrent weights), all scaled by 1/(1-p). ``alpha``
+    and ``beta`` weigh the penalties of `minadv.models.activation`, which are part of the likelihood's gradient and
+    reported apart from it. ``block`` is the number of rows whose logits stand in memory at once (None: chosen by the
+    vocabulary).
+    """
+
+    n_words: int
+    n_embed: int = 400
+    hidden: tuple[int, ...] = (1150, 1150, 400)
+    tied: bool = True
+    word_dropout: float = 0.0
+    input_dropout: float = 0.0
+    hidden_dropout: float = 0.0
+    output_dropout: float = 0.0
+    dropconnect: float = 0.0
+    alpha: float = 0.0
+    beta: float = 0.0
+    block: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "hidden", tuple(self.hidden))
+        if self.n_words < 2:
+            raise ValueError(f"n_words is {self.n_words}, expected a vocabulary of at least 2")
+        if self.n_embed < 1:
+            raise ValueError(f"n_embed is {self.n_embed}, expected at least 1")
+        if not self.hidden or any(H < 1 for H in self.hidden):
+            raise ValueError(f"hidden is {self.hidden}, expected the number of units of each layer, at least 1")
+        if self.tied and self.hidden[-1] != self.n_embed:
+            raise ValueError(
+                f"the last layer has {self.hidden[-1]} units and n_embed is {self.n_embed}: tied weights need the two "
+                "equal; change one of them, or give tied=False"
+            )
+        for name in ("alpha", "beta"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ValueError(f"{name} is {getattr(self, name)}, expected zero or a positive number")
+        for name in ("word_dropout", "input_dropout", "hidden_dropout", "output_dropout", "dropconnect"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}, expected a probability of dropping, below 1")
+        if self.block is not None and self.block < 1:
+            raise ValueError(f"block is {self.block}, expected at least 1 row, or None")
+
+    @property
+    def sites(self) -> tuple[Site, ...]:
+        return tuple(Site(f"layer{n}", H) for n, H in enumerate(self.hidden))
+
+    @property
+    def rates(self) -> Rates:
+        """The dropouts, by part of the noise."""
+        outputs = (self.hidden_dropout,) * (len(self.hidden) - 1) + (self.output_dropout,)
+        return Rates(self.word_dropout, self.input_dropout, outputs, self.dropconnect)
+
+    @property
+    def sizes(self) -> Sizes:
+        return Sizes(self.n_words, self.n_embed, self.hidden)
+
+    @property
+    def n_params(self) -> int:
+        """The number of parameters: at the paper's sizes 24 million for PTB, 34 million for WikiText-2."""
+        recurrent = sum(4 * H * (I + H + 1) for I, H in self._layers)
+        output = 0 if self.tied else self.n_words * self.hidden[-1]
+        return self.n_words * self.n_embed + recurrent + output + self.n_words
+
+    @property
+    def n_inputs(self) -> int:
+        return self.n_embed
+
+    def valid(self, batch: TokenBatch) -> Array:
+        ones: Array = namespace(batch.tokens).ones(batch.tokens.shape, dtype=bool)
+        return ones
+
+    def init(self, rng: np.random.Generator, *, dtype: npt.DTypeLike = np.float32) -> Params:
+        r"""Initial parameters, as AWD-LSTM has them, drawn on the host.
+
+        The embedding is uniform on ±0.1 (as are output weights of their own) and b is zero; everything of a cell with H
+        units is uniform on :math:`\pm 1/\sqrt H`, its bias the sum of two such draws (PyTorch's cell has two biases).
+        """
+
+        def uniform(limit: float, *shape: int) -> Array:
+            return rng.uniform(-limit, limit, shape).astype(dtype)
+
+        E = uniform(0.1, self.n_words, self.n_embed)
+        cells = []
+        for I, H in self._layers:
+            limit = 1 / math.sqrt(H)
+            W, U = uniform(limit, I, 4 * H), uniform(limit, H, 4 * H)
+            cells.append(lstm.Params(W, U, uniform(limit, 4 * H) + uniform(limit, 4 * H)))
+        P = None if self.tied else uniform(0.1, self.n_words, self.hidden[-1])
+        return Params(E, tuple(cells), P, np.zeros(self.n_words, dtype))
+
+    def noise(self, rng: Rng, batch: TokenBatch) -> Noise | None:
+        return language_noise.draw(rng, self.rates, self.sizes, len(batch), like=batch.tokens)
+
+    def redraw(self, rng: Rng, batch: TokenBatch, noise: Noise | None, parts: tuple[str, ...]) -> Noise | None:
+        """The noise with some ``parts`` drawn anew, such as ``("words",)``, and the others as they are."""
+        if noise is None:
+            return None
+        return language_noise.redraw(noise, parts, rng, self.rates, self.sizes, len(batch), like=batch.tokens)
+
+    def body(
+        self,
+        params: Params,
+        batch: TokenBatch,
+        *,
+        masks: Mapping[str, Array],
+        noise: Noise | None,
+        state: States | None = None,
+        dx: Array | None = None,
+        work: Workspace | None = None,
+    ) -> tuple[Array, States, Cache]:
+        expect_inputs(params, batch, masks, noise, state, self.sizes)
+        rates, keep = self.rates, noise or language_noise.nothing(len(self.hidden))
+        assert params.E is not None
+        x = embedding.lookup(params.E, batch.tokens, check=False)  # (T, B, D)
+        x = self._drop_inputs(x, batch, keep)
+        x = x if dx is None else x + dx
+        cells, states, caches = [], [], []
+        for n, layer in enumerate(params.cells):
+            assert layer is not None
+            cells.append(language_noise.dropconnect(layer, keep.U[n], rates.U, work))
+            before = None if state is None else state[n]
+            h, last, cache = lstm.forward(cells[n], x, state=before, m=masks.get(f"layer{n}"), work=work)
+            x = drop(h, keep.outputs[n], rates.outputs[n])  # (T, B, H)
+            states.append(last)
+            caches.append(cache)
+        return language_head.join(x, h, self.beta), tuple(states), Cache(batch, tuple(cells), tuple(caches), keep)
+
+    def body_backward(
+        self,
+        params: Params,
+        cache: Cache,
+        dfeatures: Array,
+        *,
+        weights: bool = True,
+        inputs: bool = False,
+        dstate: States | None = None,
+    ) -> ModelGrads:
+        """Back through the layers, from the features and, where ``dstate`` is given, from the last states."""
+        rates, keep = self.rates, cache.noise
+        do, dh_raw = language_head.split(dfeatures, self.hidden[-1], self.beta)
+        dx: Array | None = do
+        grads: list[lstm.Grads] = []
+        for n in range(len(self.hidden) - 1, -1, -1):
+            assert dx is not None
+            dh = drop(dx, keep.outputs[n], rates.outputs[n])
+            if dh_raw is not None and n == len(self.hidden) - 1:
+                dh = dh + dh_raw
+            after, needed = None if dstate is None else dstate[n], n > 0 or weights or inputs
+            grads.append(
+                lstm.backward(
+                    *(cache.cells[n], cache.caches[n], dh), dstate=after, weights=weights, inputs=needed, hhat=False
+                )
+            )
+            dx = grads[-1].x
+        grads.reverse()
+        return ModelGrads(
+            params=self._raw_grads(params, cache, grads) if weights else None,
+            masks={f"layer{n}": back.m for n, back in enumerate(grads) if back.m is not None},
+            inputs=dx if inputs else None,
+            state=tuple(back.state for back in grads),
+        )
+
+    def _raw_grads(self, params: Params, cache: Cache, grads: list[lstm.Grads]) -> Params:
+        """From the gradients of the cells' own weights and inputs to those of the raw weights and the embedding."""
+        cells = []
+        for back, keep in zip(grads, cache.noise.U, strict=True):
+            assert back.params is not None
+            cells.append(replace(back.params, U=drop(back.params.U, keep, self.dropconnect)))
+        assert params.E is not None and grads[0].x is not None
+        dx = self._drop_inputs(grads[0].x, cache.batch, cache.noise)
+        return Params(embedding.lookup_backward(params.E, cache.batch.tokens, dx), tuple(cells), None, None)
+
+    def logits(self, params: Params, features: Array) -> Array:
+        """(T, B, V), whole: for few rows."""
+        o, _ = language_head.split(features, self.hidden[-1], self.beta)
+        head = self._head(params)
+        return softmax_blocks.logits(o, head.P, head.b)
+
+    def head(self, params: Params, features: Array, targets: Array | None) -> Likelihood:
+        result = language_head.likelihood(self._head(params), features, targets)
+        return replace(result, params=self._head_grads(*result.params))
+
+    def nll(self, params: Params, features: Array, targets: Array) -> Array:
+        """The NLL of every word, (T, B) in float64, without gradients: for evaluation."""
+        return language_head.word_nll(self._head(params), features, targets)
+
+    def compare(
+        self,
+        params: Params,
+        features0: Array,
+        features1: Array,
+        lam: Array | None,
+        distance: Distance,
+        *,
+        stop_base: bool = False,
+        weights: bool = True,
+    ) -> Comparison:
+        result = language_head.comparison(
+            self._head(params), features0, features1, lam, distance, stop_base=stop_base, weights=weights
+        )
+        return result if result.params is None else replace(result, params=self._head_grads(*result.params))
+
+    def next_word_probabilities(
+        self,
+        params: Params,
+        state: States | None,
+        token: Array,
+        *,
+        temperature: float = 1.0,
+        work: Workspace | None = None,
+    ) -> tuple[Array, States]:
+        r"""The distribution of the word after ``token (B,)``, :math:`\mathrm{softmax}(z/t)`: ``(B, V)``, and the state.
+
+        For generation: no noise, no masks. ``state`` is what came out with the word before, None at the start. Calls
+        within one `minadv.workspace.scope` of ``work`` share what the cells derive from their weights.
+        """
+        if not 0 < temperature < math.inf:
+            raise ValueError(f"temperature is {temperature}, expected a positive number")
+        expect_shape("token", token, ("B",), "one word for each example")
+        batch = TokenBatch(token[None])
+        with scope(work):
+            features, after, _ = self.body(params, batch, masks={}, noise=None, state=state, work=work)
+            p: Array = namespace(token).exp(layers.log_softmax(self.logits(params, features)[0] / temperature))
+        return p, after
+
+    @property
+    def _layers(self) -> list[tuple[int, int]]:
+        """The numbers of inputs and of units, layer by layer."""
+        return list(zip((self.n_embed, *self.hidden[:-1]), self.hidden, strict=True))
+
+    def _drop_inputs(self, x: Array, batch: TokenBatch, keep: Noise) -> Array:
+        """Whole words and entries of the embeddings (T, B, D) dropped; of a gradient, its own backward."""
+        if keep.words is not None:
+            x = drop(x, keep.words[batch.tokens][..., None], self.word_dropout)
+        return drop(x, keep.inputs, self.input_dropout)
+
+    def _head(self, params: Params) -> Head:
+        P = params.E if self.tied else params.P
+        if P is None or params.b is None:
+            raise ValueError(f"params lacks {'b' if P is not None else 'E' if self.tied else 'P'}: see init()")
+        return Head(P, params.b, self.alpha, self.beta, self.block)
+
+    def _head_grads(self, dP: Array, db: Array) -> Params:
+        nothing = (None,) * len(self.hidden)
+        return Params(dP, nothing, None, db) if self.tied else Params(None, nothing, dP, db)

@@ -1,0 +1,65 @@
+r"""Reading a text with a language model: its perplexity, with the state carried from the first word to the last.
+
+.. math:: \mathrm{perplexity} = \exp\Big(\frac1n \sum_{t} -\log p(w_{t+1} \mid w_1, \dots, w_t)\Big)
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from minadv import layers
+from minadv.backend import Array, namespace
+from minadv.models.language import LanguageModel, Params, States, TokenBatch
+from minadv.workspace import Workspace, scope
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What `read` found: the sum of the NLL of ``n`` words, and the state after the last of them."""
+
+    nll: float
+    n: int
+    state: States
+
+    @property
+    def loss(self) -> float:
+        """The mean NLL of a word."""
+        return self.nll / self.n
+
+    @property
+    def perplexity(self) -> float:
+        try:
+            return math.exp(self.loss)
+        except OverflowError:
+            return math.inf
+
+
+def read(
+    model: LanguageModel, params: Params, tokens: Array, *, state: States | None = None, window: int = 70
+) -> Reading:
+    """Read a stream ``tokens (N + 1,)``, or several side by side, ``(N + 1, B)``, and predict every word but the first.
+
+    No noise and no masks. The stream is run ``window`` steps at a time, the state carried over: the numbers do not
+    depend on the window, the memory does. Sums are in float64.
+    """
+    namespace(tokens=tokens)
+    if tokens.ndim not in (1, 2) or tokens.shape[0] < 2 or tokens.size == 0:
+        raise ValueError(f"tokens has shape {tokens.shape}, expected (N + 1,) or (N + 1, B) with at least 2 words")
+    if window < 1:
+        raise ValueError(f"window is {window}, expected at least 1 step")
+    layers.expect_range("tokens", tokens, model.n_words)
+    streams = tokens[:, None] if tokens.ndim == 1 else tokens
+    steps = streams.shape[0] - 1
+    total: Any = 0.0  # on the device until the end
+    work = Workspace()
+    with scope(work):
+        for first in range(0, steps, window):
+            last = min(first + window, steps)
+            batch = TokenBatch(streams[first:last], checked=True)
+            features, state, _ = model.body(params, batch, masks={}, noise=None, state=state, work=work)
+            total = total + model.nll(params, features, streams[first + 1 : last + 1]).sum()
+            work.free_all()
+    assert state is not None
+    return Reading(float(total), steps * streams.shape[1], state)

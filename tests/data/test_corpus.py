@@ -1,0 +1,222 @@
+"""Corpora in files and without: what is read, what is refused, and what is known of the named ones."""
+
+import gzip
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from minadv.data import fetch, known
+from minadv.data.corpus import load, unigram_perplexity
+from minadv.data.errors import DataError
+from tests.data.corpora import TEXTS, write_corpus
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No setting of the user's, and no network."""
+    monkeypatch.delenv("MINADV_DATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+    def no_network(url: str, checksum: str, path: Path) -> None:
+        raise OSError("Name or service not known")
+
+    monkeypatch.setattr(fetch, "_retrieve", no_network)
+
+
+@pytest.mark.parametrize("compress", [False, True])
+@pytest.mark.parametrize(
+    ("name", "folder", "pattern"),
+    [
+        ("folder", ".", "{}.txt"),
+        ("ptb", ".", "ptb.{}.txt"),
+        ("ptb", "ptb", "ptb.{}.txt"),
+        ("ptb", "penn", "{}.txt"),
+        ("wikitext2", ".", "wiki.{}.tokens"),
+        ("wikitext2", "wikitext2", "{}.txt"),
+        ("wikitext2", "wikitext-2", "wiki.{}.tokens"),
+    ],
+)
+def test_what_is_read(
+    name: str, folder: str, pattern: str, compress: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert name == "folder" or not known.there(name, tmp_path)
+    write_corpus(tmp_path / folder, pattern, compress)
+    assert name == "folder" or known.there(name, tmp_path)
+    corpus = load(name, tmp_path)
+    words = corpus.vocabulary
+    assert corpus.name == name
+    assert corpus.train.dtype == corpus.valid.dtype == corpus.test.dtype == np.int32
+    assert " ".join(words.decode(corpus.train)) == (
+        "the cat sat <eos> <eos> the <unk> sat on the mat <eos> the end <eos>"
+    )
+    assert " ".join(words.decode(corpus.valid)) == "the <unk> sat <eos>"
+    assert " ".join(words.decode(corpus.test)) == "<eos> on the mat <eos>"
+    assert words.words == ("<eos>", "the", "sat", "<unk>", "cat", "end", "mat", "on")
+    if folder == ".":
+        assert load(None, tmp_path).name == name
+        assert load(None, tmp_path).fingerprint == corpus.fingerprint
+    if name != "folder":
+        monkeypatch.setenv("MINADV_DATA", str(tmp_path))
+        assert load(name).fingerprint == corpus.fingerprint
+
+
+def test_the_plain_names_in_the_data_directory_itself_are_no_named_corpus(tmp_path: Path) -> None:
+    write_corpus(tmp_path)
+    with pytest.raises(
+        DataError, match=r"lacks ptb\.train\.txt, .* expected there or in its folder ptb or penn, plain"
+    ):
+        load("ptb", tmp_path)
+
+
+def test_rare_words(tmp_path: Path) -> None:
+    corpus = load("folder", write_corpus(tmp_path), min_count=2)
+    assert set(corpus.vocabulary.words) == {"<eos>", "<unk>", "the", "sat"}
+    assert " ".join(corpus.vocabulary.decode(corpus.train[:4])) == "the <unk> sat <eos>"
+    with pytest.raises(ValueError, match="min_count is 0, expected 1 or more"):
+        load("folder", tmp_path, min_count=0)
+
+
+def test_line_ends_and_a_byte_order_mark(tmp_path: Path) -> None:
+    plain = load("folder", write_corpus(tmp_path))
+    other = write_corpus(tmp_path / "windows", train="\ufeff" + TEXTS["train"].replace("\n", "\r\n"))
+    assert load("folder", other).fingerprint == plain.fingerprint
+    assert load("folder", write_corpus(tmp_path / "c", valid="the cat\n")).fingerprint != plain.fingerprint
+
+
+def refused(folder: Path, message: str, name: str | None = "folder") -> None:
+    with pytest.raises(DataError, match=message) as caught:
+        load(name, folder)
+    assert str(folder) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_word_outside_the_vocabulary_without_unk(tmp_path: Path) -> None:
+    folder = write_corpus(tmp_path, train="a b\nc\n", valid="a\nb c\n", test="a\n\nb dog\n")
+    refused(folder, r"test\.txt, line 3: 'dog' is not among the 4 words of the training text, and there is no <unk>")
+    assert len(load("folder", folder, min_count=2).vocabulary) == 2
+    folder = write_corpus(tmp_path / "gz", "wiki.{}.tokens", True, train="a b\n", valid="x\n")
+    refused(folder, r"wiki\.valid\.tokens\.gz, line 1: 'x' is not among the 3 words", "wikitext2")
+
+
+@pytest.mark.parametrize("text", ["", "\n\n", " \n\t"])
+def test_empty_files(tmp_path: Path, text: str) -> None:
+    for part in TEXTS:
+        texts: Any = {part: text}
+        refused(write_corpus(tmp_path / part, **texts), rf"{part}\.txt is empty, expected lines of words")
+    refused(write_corpus(tmp_path / "gz", compress=True, valid=text), r"valid\.txt\.gz is empty")
+
+
+def test_missing_files(tmp_path: Path) -> None:
+    refused(tmp_path / "nowhere", "the data directory .*nowhere does not exist")
+    refused(tmp_path / "nowhere", "the data directory .*nowhere does not exist", None)
+    refused(tmp_path / "nowhere", "the data directory .*nowhere does not exist", "ptb")
+    (tmp_path / "empty").mkdir()
+    refused(tmp_path / "empty", r"empty lacks train\.txt, valid\.txt, test\.txt, expected there, plain or with \.gz")
+    refused(
+        tmp_path / "empty",
+        r"empty holds no corpus: expected ptb\.train\.txt, .*, or wiki\.train\.tokens, .*, or train\.txt, .*test\.txt",
+        None,
+    )
+    refused(tmp_path / "empty", r"lacks wiki\.train\.tokens, .* in its folder wikitext2 or wikitext-2", "wikitext2")
+    write_corpus(tmp_path / "part", "ptb.{}.txt")
+    (tmp_path / "part" / "ptb.valid.txt").unlink()
+    refused(tmp_path / "part", r"part lacks ptb\.valid\.txt, expected there, plain or with \.gz", "ptb")
+    refused(tmp_path / "part", r"part lacks ptb\.valid\.txt, expected there, plain or with \.gz", None)
+    with pytest.raises(DataError, match="a folder of text needs data_dir"):
+        load("folder")
+    with pytest.raises(ValueError, match="name is 'brown', expected one of 'pydoc', 'ptb', 'wikitext2', 'folder'"):
+        load("brown", tmp_path)
+
+
+def test_not_utf_8(tmp_path: Path) -> None:
+    folder = write_corpus(tmp_path)
+    (folder / "valid.txt").write_bytes(b"the\ncat\xe9 sat\n")
+    refused(folder, r"valid\.txt is not UTF-8: byte 0xe9 at offset 7, line 2")
+
+
+def test_bad_gzip(tmp_path: Path) -> None:
+    folder = write_corpus(tmp_path, compress=True)
+    path = folder / "test.txt.gz"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-9])
+    refused(folder, r"test\.txt\.gz is a corrupt gzip file: ")
+    path.write_bytes(whole[:-6] + bytes([whole[-6] ^ 0xFF]) + whole[-5:])
+    refused(folder, r"test\.txt\.gz is a corrupt gzip file: ")
+    path.write_bytes(b"<html>not found</html>")
+    refused(folder, r"test\.txt\.gz is not a gzip file: it begins with b'<htm'")
+    path.unlink()
+    path.mkdir()
+    refused(folder, r"lacks test\.txt")
+
+
+def test_downloads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A named corpus that is nowhere is fetched into the cache, and a directory that was given is only read."""
+    asked = []
+
+    def get(name: str, data_dir: Any = None) -> Path:
+        asked.append(name)
+        return write_corpus(fetch.data_root(data_dir) / name, "ptb.{}.txt")
+
+    monkeypatch.setattr(fetch, "get", get)
+    (tmp_path / "given").mkdir()
+    with pytest.raises(DataError, match="given lacks"):
+        load("ptb", tmp_path / "given")
+    assert asked == []
+    assert len(load("ptb").train) == len(load("ptb").train) == 15
+    assert asked == ["ptb"]
+
+
+def test_known_facts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check, on a corpus of ours under the name and in the place of a published one."""
+    sums = {part: hashlib.sha256(text.encode()).hexdigest() for part, text in TEXTS.items()}
+    ours = replace(known.KNOWN["ptb"], sha256=sums, tokens={"train": 15, "valid": 4, "test": 5}, V=8)
+    monkeypatch.setitem(known.KNOWN, "ptb", ours)
+    for compress in (True, False):
+        write_corpus(tmp_path / "ptb", "ptb.{}.txt", compress)
+        found = known.check("ptb", tmp_path)
+        assert [c.sound for c in found] == [True] * 4
+        assert [c.says for c in found] == [
+            "15 tokens, sha256 as published",
+            "4 tokens, sha256 as published",
+            "5 tokens, sha256 as published",
+            "8 words",
+        ]
+    monkeypatch.setitem(known.KNOWN, "ptb", replace(ours, tokens={"train": 15, "valid": 5, "test": 5}, V=9))
+    found = known.check("ptb", tmp_path)
+    assert [c.sound for c in found] == [True, False, True, False]
+    assert (found[1].says, found[3].says) == ("4 tokens, expected 5", "8 words, expected 9")
+    (tmp_path / "ptb" / "ptb.train.txt").write_text("other text\n")
+    (tmp_path / "ptb" / "ptb.valid.txt").unlink()
+    (tmp_path / "ptb" / "ptb.valid.txt.gz").write_bytes(gzip.compress(b"cut")[:-3])
+    (tmp_path / "ptb" / "ptb.test.txt").unlink()
+    (tmp_path / "ptb" / "ptb.test.txt.gz").unlink()
+    train, valid, test = known.check("ptb", tmp_path)
+    assert not train.sound and train.says.startswith("sha256 of the plain file is ")
+    assert train.says.endswith(f"expected {sums['train']}")
+    assert not valid.sound and "is a corrupt gzip file" in valid.says
+    assert (test.sound, test.path, test.says) == (False, None, f"missing from {tmp_path / 'ptb'}")
+    with pytest.raises(ValueError, match="name is 'pydoc', expected one of 'ptb', 'wikitext2'"):
+        known.check("pydoc")
+
+
+def test_the_published_facts() -> None:
+    for facts in known.KNOWN.values():
+        assert list(facts.sha256) == list(facts.tokens) == ["train", "valid", "test"]
+        assert all(len(digest) == 64 and set(digest) <= set("0123456789abcdef") for digest in facts.sha256.values())
+        assert facts.pattern.format("train") != facts.pattern
+    assert (known.KNOWN["ptb"].V, known.KNOWN["wikitext2"].V) == (10_000, 33_278)
+
+
+def test_unigram_perplexity(tmp_path: Path) -> None:
+    corpus = load("folder", write_corpus(tmp_path))
+    p = {"the": 4 / 15, "sat": 2 / 15, "<unk>": 1 / 15, "<eos>": 4 / 15, "on": 1 / 15, "mat": 1 / 15}
+    valid = [p["<unk>"], p["sat"], p["<eos>"]]
+    test = [p["on"], p["the"], p["mat"], p["<eos>"]]
+    assert unigram_perplexity(corpus) == pytest.approx(np.prod(valid) ** (-1 / 3), rel=1e-12)
+    assert unigram_perplexity(corpus, "test") == pytest.approx(np.prod(test) ** (-1 / 4), rel=1e-12)
+    with pytest.raises(ValueError, match="part is 'dev', expected one of 'train', 'valid', 'test'"):
+        unigram_perplexity(corpus, "dev")

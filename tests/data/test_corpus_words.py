@@ -1,0 +1,118 @@
+"""The vocabulary: words by frequency, one <eos> a line, <unk> or a clear error for the others."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from minadv.data.errors import DataError
+from minadv.data.words import EOS, UNK, Words, cross_entropy, lines_of
+from minadv.training.files import SealError
+
+LINES = ["b a a", "", "c b a <unk>"]
+texts = st.lists(st.lists(st.sampled_from(["a", "b", "c", "d", "é", UNK]), max_size=6).map(" ".join), min_size=1)
+
+
+def test_the_most_frequent_first_and_ties_by_code_point() -> None:
+    words = Words.of(LINES)
+    assert words.words == ("<eos>", "a", "b", "<unk>", "c")
+    assert words.counts == (3, 3, 2, 1, 1)
+    assert len(words) == 5
+    assert (words.eos, words.unk) == (0, 3)
+    assert Words.of(["a b"]).unk is None
+
+
+def test_rare_words_are_counted_as_unk() -> None:
+    words = Words.of(LINES, min_count=2)
+    assert dict(zip(words.words, words.counts, strict=True)) == {"<eos>": 3, "a": 3, "b": 2, "<unk>": 2}
+    assert Words.of(["a b c"], min_count=4).words == ("<unk>", "<eos>")  # <eos> stays, however rare
+    assert Words.of(["a a"], min_count=2) == Words(("a", "<eos>", "<unk>"), (2, 1, 0))  # there may be none
+    with pytest.raises(ValueError, match="min_count is 0, expected 1 or more"):
+        Words.of(LINES, min_count=0)
+
+
+@given(lines=texts, min_count=st.integers(1, 3))
+def test_encoding(lines: list[str], min_count: int) -> None:
+    words = Words.of(lines, min_count=min_count)
+    ids = words.encode_lines(lines)
+    assert ids.dtype == np.int32
+    plain = [word for line in lines for word in [*line.split(), EOS]]
+    assert words.decode(ids) == [word if word in words.index else UNK for word in plain]
+    np.testing.assert_array_equal(ids, words.encode(plain))
+    np.testing.assert_array_equal(np.bincount(ids, minlength=len(words)), words.counts)
+    assert list(words.counts) == sorted(words.counts, reverse=True)
+    assert [words.index[word] for word in words.words] == list(range(len(words)))
+
+
+def test_words_that_the_training_text_lacks() -> None:
+    assert Words.of(LINES).encode(["a", "dog", "c"]).tolist() == [1, 3, 4]
+    words = Words.of(["a b", "c"])
+    with pytest.raises(DataError, match=r"^valid\.txt, line 2: 'dog' is not among the 4 words of .* no <unk> to stand"):
+        words.encode_lines(["a b", "a dog b cat"], "valid.txt")
+    with pytest.raises(DataError, match=r"^the prompt: 'dog' is not among"):
+        words.encode(["dog"], "the prompt")
+    assert words.encode([]).shape == (0,)
+
+
+def test_decoding_what_is_no_word() -> None:
+    words = Words.of(LINES)
+    for bad in ([-1, 0], [0, 5]):
+        with pytest.raises(ValueError, match=f"ids holds {bad[0]} to {bad[1]}, expected numbers from 0 to 4"):
+            words.decode(np.array(bad))
+    with pytest.raises(ValueError, match=r"ids has shape \(1, 2\), expected \(N,\)"):
+        words.decode(np.zeros((1, 2), dtype=int))
+    assert words.decode(np.zeros(0, dtype=int)) == []
+
+
+def test_vocabularies_that_are_none() -> None:
+    with pytest.raises(ValueError, match="the word 'a' stands twice"):
+        Words(("a", EOS, "a"), (1, 1, 1))
+    with pytest.raises(ValueError, match="3 words and 2 counts"):
+        Words(("a", "b", EOS), (1, 1))
+    with pytest.raises(ValueError, match="the vocabulary lacks <eos>"):
+        Words(("a",), (1,))
+
+
+def test_fingerprint_and_file(tmp_path: Path) -> None:
+    words = Words.of([*LINES, "日本語 'n"])
+    words.save(tmp_path / "words.json")
+    again = Words.load(tmp_path / "words.json")
+    assert again == words
+    assert again.fingerprint == words.fingerprint
+    assert Words.of([*LINES, "日本語 'n", "a"]).fingerprint == words.fingerprint  # other counts, the same numbers
+    assert Words.of(LINES).fingerprint != words.fingerprint
+    text = (tmp_path / "words.json").read_text()
+    (tmp_path / "words.json").write_text(text.replace('"a"', '"z"'))
+    with pytest.raises(SealError, match="is damaged"):
+        Words.load(tmp_path / "words.json")
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("", []),
+        ("\n", [""]),
+        ("a\nb", ["a", "b"]),
+        ("a\nb\n", ["a", "b"]),
+        ("a\n\n", ["a", ""]),
+        ("a\x0bb\u2028c\x85d\n", ["a\x0bb\u2028c\x85d"]),  # ends of lines for str.splitlines, not for us
+    ],
+)
+def test_lines(text: str, lines: list[str]) -> None:
+    assert lines_of(text) == lines
+
+
+@given(counts=st.lists(st.integers(1, 9), min_size=1, max_size=6))
+def test_the_unigram_model_on_its_own_text_has_its_entropy(counts: list[int]) -> None:
+    p = np.array(counts) / sum(counts)
+    found = cross_entropy(counts, np.repeat(np.arange(len(counts)), counts))
+    np.testing.assert_allclose(found, -(p * np.log(p)).sum(), rtol=1e-12, atol=1e-15)
+    even = cross_entropy([7] * len(counts), np.repeat(np.arange(len(counts)), counts))
+    np.testing.assert_allclose(np.exp(even), len(counts), rtol=1e-12)
+
+
+def test_the_unigram_model_on_a_word_it_never_saw() -> None:
+    assert cross_entropy([3, 0], np.array([0, 1])) == np.inf
+    assert cross_entropy([3, 0], np.array([0, 0])) == 0
