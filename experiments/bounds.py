@@ -31,6 +31,7 @@ from minadv.counterexamples import kl_counterexample
 from minadv.models.classifier import Batch, Classifier, Params
 from minadv.regularizers import EL, FD, VD, AdD, Plain, Regularizer
 from minadv.training.streams import stream
+from minadv.training.world import one_voice
 
 H, BUDGET, P = 12, 2, 0.1
 STEPS = 600
@@ -214,6 +215,7 @@ def _at(result: Any, path: Sequence[str]) -> float:
     return float(result)
 
 
+@one_voice()
 def main(argv: Sequence[str] | None = None) -> None:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m experiments.bounds", description=__doc__)

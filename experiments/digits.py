@@ -17,10 +17,12 @@ from pathlib import Path
 
 from experiments import comparison, reporting
 from experiments.comparison import METHODS, Preset
+from minadv.training.world import one_voice
 
 PRESET = Preset("digits-rows", "digits", "row", 1, 100, 30, 1, search=False, about="8 x 8 digits row by row, T = 8")
 
 
+@one_voice()
 def main(argv: Sequence[str] | None = None) -> None:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m experiments.digits", description=__doc__)

@@ -33,6 +33,7 @@ from minadv.data.images import Split
 from minadv.models.classifier import Batch, Classifier
 from minadv.training.runs import Run, load
 from minadv.training.streams import stream
+from minadv.training.world import one_voice
 
 METHODS = ("VD", "FD", "AdD K=1", "AdD K=2")
 P = DELTA = 0.03
@@ -134,6 +135,7 @@ def figure(results: Sequence[dict[str, Any]]) -> Any:
     return drawn
 
 
+@one_voice()
 def main(argv: Sequence[str] | None = None) -> None:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m experiments.figure3", description=__doc__)

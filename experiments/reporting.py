@@ -19,6 +19,8 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from tqdm import tqdm
 
 import minadv
+from minadv import launch
+from minadv.training import world
 
 RESULTS = Path(__file__).parent / "results"
 Task = TypeVar("Task")
@@ -73,6 +75,8 @@ def spread(values: Iterable[float], digits: int = 2) -> str:
 
 def write(path: Path, text: str) -> Path:
     """Write a text under a temporary name, then rename it: a killed run leaves the old file or the new one."""
+    if launch.place().rank > 0:  # of several ranks of mpiexec, which all have all results, one writes
+        return path
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(path.name + ".tmp")
     temporary.write_text(text, encoding="utf-8")
@@ -87,6 +91,8 @@ def write_json(path: Path, data: Any) -> Path:
 
 def save_figure(figure: Any, path: Path) -> Path:
     """A figure, written under a temporary name and renamed."""
+    if launch.place().rank > 0:
+        return path
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(path.stem + ".tmp" + path.suffix)
     figure.savefig(temporary, dpi=120, bbox_inches="tight")
@@ -95,7 +101,12 @@ def save_figure(figure: Any, path: Path) -> Path:
 
 
 def run_all(work: Callable[[Task], Result], tasks: Sequence[Task], *, workers: int, title: str) -> list[Result]:
-    """Do independent tasks in parallel processes, one BLAS thread each, with a progress bar; results in task order."""
+    """Do independent tasks in parallel processes, one BLAS thread each, with a progress bar; results in task order.
+
+    Under mpiexec its ranks are the processes; each returns all results.
+    """
+    if launch.place().size > 1:
+        return world.spread(work, tasks)
     bar = {"total": len(tasks), "desc": title, "disable": not sys.stderr.isatty()}
     if workers == 1:
         with threadpool_limits(1):

@@ -24,6 +24,7 @@ from minadv.adversary import find_adversary
 from minadv.backend import Array
 from minadv.models.classifier import Batch, Classifier, Params
 from minadv.training.streams import stream
+from minadv.training.world import one_voice
 
 BUDGET = 3
 DISTANCES = ("js", "kl")
@@ -168,6 +169,7 @@ def verdict(results: Sequence[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+@one_voice()
 def main(argv: Sequence[str] | None = None) -> None:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m experiments.search_quality", description=__doc__)

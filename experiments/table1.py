@@ -16,6 +16,7 @@ from pathlib import Path
 
 from experiments import comparison, reporting
 from experiments.comparison import METHODS, Preset
+from minadv.training.world import one_voice
 
 PRESETS = {
     preset.name: preset
@@ -40,6 +41,7 @@ PRESETS = {
 }
 
 
+@one_voice()
 def main(argv: Sequence[str] | None = None) -> None:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m experiments.table1", description=__doc__)

@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from minadv import launch
 from minadv.trees import tree_map
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -102,6 +103,8 @@ def _try_cupy() -> tuple[Any, str]:
     """Import CuPy and do one small piece of real work with it; whatever fails, raises."""
     import cupy
 
+    if launch.place().size > 1:  # neighbours under mpiexec take different ones
+        cupy.cuda.Device(launch.own_gpu(cupy.cuda.runtime.getDeviceCount())).use()
     a = cupy.asarray(np.arange(6.0).reshape(2, 3))
     seen = cupy.asnumpy(cupy.tanh(a @ a.T))
     if not np.allclose(seen, np.tanh([[5.0, 14.0], [14.0, 50.0]])):

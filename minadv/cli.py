@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Sequence
 from typing import NoReturn, TypeAlias
 
-from minadv import __version__
+from minadv import __version__, launch
 from minadv.backend import BackendError
 from minadv.commands import doctor, families, inspecting, tasks, training
 from minadv.distances import DISTANCES
@@ -21,8 +21,13 @@ from minadv.gradcheck import GradientError
 from minadv.models.cells import CELLS
 from minadv.training.checkpoints import CheckpointError
 from minadv.training.loop import Interrupted, TrainingError
+from minadv.training.world import one_voice, world
 
 Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
+
+
+TRAINING = ("train", "pretrain", "finetune")
+"""The commands that the processes of mpiexec share."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -41,8 +46,9 @@ class Help(argparse.HelpFormatter):
         return action.help if told else f"{action.help} (default: %(default)s)"
 
 
+@one_voice()
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit code."""
+    """Run one command; returns the exit code. Under mpiexec every rank does, and rank 0 alone prints."""
     parser = build_parser()
     args = _parse(parser, list(sys.argv[1:] if argv is None else argv))
     if getattr(args, "work", None) is None:
@@ -69,7 +75,10 @@ def _parse(parser: argparse.ArgumentParser, argv: list[str]) -> argparse.Namespa
 def _run(args: argparse.Namespace) -> int:
     """Do the work of a command; errors become a line and an exit code."""
     try:
-        args.work(args)
+        if launch.place().size > 1 and args.command not in TRAINING:
+            raise ValueError("mpiexec shares training only: start this command without it")
+        with world().together():
+            args.work(args)
         sys.stdout.flush()
     except Interrupted as said:
         print(f"\nminadv: {said}", file=sys.stderr)

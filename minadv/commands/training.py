@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from minadv import launch
 from minadv.backend import Device, choose_device
 from minadv.commands import families, tasks
 from minadv.data.sequences import from_description
@@ -88,7 +89,8 @@ def _fit(model: Any, data: Any, *, device: Device, **options: Any) -> runs.Run:
     try:
         return runs.fit(model, data, device=device, on_evaluation=_show, **options)
     except Interrupted as said:
-        raise Interrupted(f"{said}; go on with: minadv train --resume {options['out']}") from None
+        command = f"{launch.place().command}minadv train --resume {options['out']}"
+        raise Interrupted(f"{said}; go on with: {command}") from None
 
 
 def _show(record: dict[str, Any]) -> None:
@@ -105,6 +107,8 @@ def _track(hidden: int) -> dict[str, Any]:
 
 
 def _report(run: runs.Run) -> None:
+    if launch.place().rank > 0:
+        return
     test = run.test()
     best = min(run.records, key=lambda r: r["valid_error"])
     print(

@@ -16,14 +16,16 @@ from minadv.training import checkpoints, log
 from minadv.training.config import build, describe
 from minadv.training.files import SealError, flush_directory, seal, temporary_name, unseal, write_whole
 from minadv.training.loop import LOG, Recipe, State, finished, start, train
+from minadv.training.mpi import Ranks
 from minadv.training.task import Task
 from minadv.training.teams import Alone, Team
 from minadv.training.workers import Workers
+from minadv.training.world import World, world
 from minadv.trees import any_array
 
 CONFIG = "config.json"
 FORMAT = "minadv run 1"
-FREE = ("about", "device", "workers")  # what may differ when a run is resumed
+FREE = ("about", "device", "workers", "ranks")  # what may differ when a run is resumed
 
 
 class RunError(ValueError):
@@ -46,19 +48,28 @@ def run_task(
     """Train a task to the end of its recipe; returns the last state and a record for each evaluation.
 
     ``config`` is what the run's folder says of it, but for the recipe, the seed and the workers, which are added here.
-    ``workers`` processes share each batch (default: `choose_workers`).
+    ``workers`` processes share each batch (default: `choose_workers`); under mpiexec, its ranks do instead.
     """
-    n = choose_workers(task, workers)
-    if out is not None:
-        whole = {**config, "recipe": describe_recipe(recipe), "seed": seed, "workers": n}
-        _prepare(out, whole, seed, resume)
+    ranks = world()
     small = task.load.weights <= CACHE
-    with threads.blas_threads(1 if small else None):
-        team: Team = Alone(task) if n == 1 else Workers(task, n, task.init())
+    with ranks.together(), threads.blas_threads(1 if small else ranks.threads):
+        n = choose_workers(task, workers, ranks.size)
+        if out is not None:
+            whole = {**config, "recipe": describe_recipe(recipe), "seed": seed, "workers": n, "ranks": ranks.size}
+            ranks.agree(lambda: _prepare(out, whole, seed, resume))
+        team = _team(task, n, ranks)
         try:
-            return train(task, recipe, out, title=title, progress=progress, on_evaluation=on_evaluation, team=team)
+            done = train(task, recipe, out, title=title, progress=progress, on_evaluation=on_evaluation, team=team)
+            ranks.meet()  # the chief has written all there is to read
+            return done
         finally:
             team.close()
+
+
+def _team(task: Task, workers: int, ranks: World) -> Team:
+    if ranks.size > 1:
+        return Ranks(task, ranks, task.init())
+    return Alone(task) if workers == 1 else Workers(task, workers, task.init())
 
 
 CACHE = 2**20
@@ -68,9 +79,13 @@ WORTH = 1e8
 """Multiplications a pass below which a second process is not worth the while of starting it."""
 
 
-def choose_workers(task: Task, asked: int | None) -> int:
+def choose_workers(task: Task, asked: int | None, ranks: int = 1) -> int:
     """The number of processes that share each batch: as asked for, or as many as there are cores where that pays."""
     load = task.load
+    if ranks > 1:
+        if asked not in (None, 1):
+            raise ValueError(f"workers is {asked}, expected 1 under mpiexec: its {ranks} ranks share the batch already")
+        return 1
     if asked is not None:
         if asked < 1:
             raise ValueError(f"workers is {asked}, expected at least 1")

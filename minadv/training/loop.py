@@ -120,11 +120,11 @@ def advance(task: Task, recipe: Recipe, state: State, team: Team) -> tuple[State
     return new, {"loss": nll, "regularizer": value}
 
 
-def evaluation(task: Task, recipe: Recipe, state: State) -> tuple[State, dict[str, Any]]:
+def evaluation(task: Task, recipe: Recipe, state: State, team: Team) -> tuple[State, dict[str, Any]]:
     """Evaluate on the validation data, remember the best weights, tell the optimizer; returns a record for the log."""
     params = weights(recipe, state)
     with np.errstate(all="ignore"):
-        metrics = task.evaluate(params, "valid")
+        metrics = team.agree(lambda: task.evaluate(params, "valid"))
     for name, value in metrics.items():
         if isinstance(value, float) and not math.isfinite(value):
             raise TrainingError(f"the validation {name} is not finite at step {state.step}")
@@ -177,47 +177,50 @@ def train(
     """Train to the end, from the newest checkpoint of ``run`` if it has one; returns the last state and the records.
 
     Without ``run`` nothing is written; ``progress=False`` shows no bar; ``team`` computes the steps (default: this
-    process alone). Raises TrainingError where a number is not
-    finite, Interrupted on Ctrl-C, after saving.
+    process alone); of several processes that run this loop, its chief evaluates, writes and calls ``on_evaluation``.
+    Raises TrainingError where a number is not finite, Interrupted on Ctrl-C, after saving.
     """
     team = Alone(task) if team is None else team
     state = start(task, recipe)
     records: list[dict[str, Any]] = []
-    saved = checkpoints.latest(run) if run is not None else None
+    saved = team.agree(lambda: checkpoints.latest(run) if run is not None else None)
     if saved is not None and run is not None:
         restored, _ = checkpoints.load(saved, like=state)
         state = _to_place_of(restored, state)
-        records = [r for r in log.rewind(run / LOG, state.step) if r["kind"] == "evaluation"]
+        kept = team.agree(lambda: log.rewind(run / LOG, state.step))
+        records = [r for r in kept if r["kind"] == "evaluation"]
     elif run is not None:
-        log.rewind(run / LOG, 0)
+        team.agree(lambda: log.rewind(run / LOG, 0))
+    out = run if team.chief else None  # where to write
     eval_every = recipe.eval_every or task.per_epoch
     save_every = recipe.checkpoint_every or eval_every
 
     try:
         each = task.units_per_step
+        progress = progress and team.chief
         with Progress(recipe.steps * each, unit=task.unit, done=state.step * each, title=title, shown=progress) as bar:
             while state.step < recipe.steps and not _exhausted(recipe, state):
                 new, shown = advance(task, recipe, state, team)
                 last = new.step == recipe.steps
                 if new.step % eval_every == 0 or last:
-                    new, record = evaluation(task, recipe, new)
+                    new, record = evaluation(task, recipe, new, team)
                     shown = {**shown, f"valid {recipe.monitor}": record[f"valid_{recipe.monitor}"]}
                     records.append(record)
-                    if run is not None:
-                        log.append(run / LOG, record)
-                    if on_evaluation is not None:
+                    if out is not None:
+                        log.append(out / LOG, record)
+                    if team.chief and on_evaluation is not None:
                         on_evaluation(record)
                 state = new
                 bar.advance(each, **shown)
-                if run is not None and (state.step % save_every == 0 or last or _exhausted(recipe, state)):
-                    checkpoints.save(run, state.step, state, {"monitor": recipe.monitor}, keep=recipe.keep)
+                if out is not None and (state.step % save_every == 0 or last or _exhausted(recipe, state)):
+                    checkpoints.save(out, state.step, state, {"monitor": recipe.monitor}, keep=recipe.keep)
     except TrainingError as error:
         good = checkpoints.latest(run) if run is not None else None
         raise TrainingError(f"{error}; the last good checkpoint is {good or 'none'}") from error
     except KeyboardInterrupt:
         if run is None:
             raise
-        checkpoints.save(run, state.step, state, {"monitor": recipe.monitor}, keep=recipe.keep)
+        team.agree(lambda: checkpoints.save(run, state.step, state, {"monitor": recipe.monitor}, keep=recipe.keep))
         raise Interrupted(f"stopped at step {state.step} and saved in {run}") from None
     return state, records
 

@@ -10,9 +10,9 @@ does not depend on how many they are, but for the order of the sums; for a given
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -21,6 +21,8 @@ from minadv.draws import Rng, Share
 from minadv.regularizers import Term
 from minadv.trees import tree_map
 from minadv.workspace import Workspace
+
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,16 @@ class Step:
 
 
 class Team(Protocol):
-    """The protocol."""
+    """The protocol. Where several processes run the loop, each with its team, one is the chief of all."""
+
+    @property
+    def chief(self) -> bool:
+        """Whether this process writes the run's files and shows its progress."""
+        return True
+
+    def agree(self, make: Callable[[], Made]) -> Made:
+        """What the chief makes, told to all who run the loop."""
+        return make()
 
     def step(self, params: Any, step: int, *, weight: float, carry: Any) -> Step:
         """The gradient of a step."""
@@ -85,7 +96,7 @@ class Team(Protocol):
         ...
 
 
-class Alone:
+class Alone(Team):
     """One process; its passes reuse the buffers of one workspace."""
 
     def __init__(self, task: Any) -> None:

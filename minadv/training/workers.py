@@ -25,7 +25,7 @@ import numpy as np
 
 from minadv import threads
 from minadv.backend import Array
-from minadv.training.teams import Part, Step, Sums, gather, sums
+from minadv.training.teams import Part, Step, Sums, Team, gather, sums
 from minadv.trees import leaves, tree_map
 from minadv.workspace import Workspace
 
@@ -34,7 +34,7 @@ class WorkerError(RuntimeError):
     """A worker process cannot go on, or is gone; the message says which and why."""
 
 
-class Workers:
+class Workers(Team):
     """A team of ``n`` processes, this one included."""
 
     def __init__(self, task: Any, n: int, params: Any) -> None:

@@ -1,0 +1,264 @@
+r"""How far data-parallel training carries: a step's compute against its Allreduce, at the paper's three sizes.
+
+``python -m experiments.scaling`` times steps of AdD (K = 1, float32, one BLAS thread) on one process for several shares
+of the batch, then the Allreduce and whole steps on 2 and 4 ranks that it starts with mpiexec on this machine, fits the
+model of `experiments.scaling_model`, and writes scaling.json and scaling.md under experiments/results.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from experiments import reporting
+from experiments.scaling_model import Cluster, Gpu, Network, Size, fit_compute, fit_network, forecast
+from minadv.models.classifier import Batch, Classifier
+from minadv.models.language import LanguageModel, TokenBatch
+from minadv.models.text import TextBatch, TextClassifier
+from minadv.regularizers import AdD, Term
+from minadv.training import loop
+from minadv.training.mpi import Ranks
+from minadv.training.optimizers import SGD, Adam, RMSProp
+from minadv.training.streams import stream
+from minadv.training.task import Load
+from minadv.training.teams import WHOLE, Alone, Part, Team
+from minadv.training.world import World, world
+from minadv.trees import tree_map
+from minadv.workspace import Workspace
+
+SIZES = (
+    Size("sMNIST", T=784, B=100, layers=((1, 100),), n_out=10),
+    Size("text", T=400, B=64, layers=((256, 1024),), n_out=2, n_words=87_000, n_relu=30),
+    Size(
+        "PTB",
+        T=70,
+        B=20,
+        layers=((400, 1150), (1150, 1150), (1150, 400)),
+        n_out=10_000,
+        n_words=10_000,
+        every_step=True,
+    ),
+)
+DELTA = {"sMNIST": 0.03, "text": 0.04, "PTB": 0.06}
+OPTIMIZER = {"sMNIST": RMSProp(1e-3), "text": Adam(5e-4), "PTB": SGD(30.0)}
+LENGTHS = {"sMNIST": (784, 196), "text": (40, 10), "PTB": (70, 20)}
+"""Time steps that are measured; the model, linear in them, goes from there to the paper's number."""
+
+BUFFERS = (4_000, 40_000, 400_000, 4_000_000, 40_000_000)
+"""Bytes of Allreduce that are timed, beside those of the sizes."""
+
+GPU = Gpu(flops=8e12, launch=50e-6, memory=1e12)
+CLUSTERS = (
+    Cluster("8 GPUs, sum on the GPUs (CUDA-aware)", 8, Network(10e-6, 100e9), GPU),
+    Cluster("8 GPUs, sum on the host (default)", 8, Network(5e-6, 5e9, copies=12e9), GPU),
+    Cluster("64 nodes of one core, 10 Gb/s", 64, Network(30e-6, 1.1e9)),
+    Cluster("64 nodes of one core, 100 Gb/s", 64, Network(3e-6, 11e9)),
+    Cluster("64 nodes of one GPU, 100 Gb/s, sum on the host", 64, Network(3e-6, 11e9, copies=12e9), GPU),
+)
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A task that trains on one random batch again and again: what a step costs does not depend on what is learnt."""
+
+    model: Any
+    batch: Any
+    regularizer: AdD
+    per_epoch: int = 1
+    unit: str = "example"
+
+    @property
+    def units_per_step(self) -> int:
+        return len(self.batch)
+
+    @property
+    def load(self) -> Load:
+        return Load(0.0, 0, len(self.batch))
+
+    def init(self) -> Any:
+        return self.model.init(stream(0, "init"), dtype=np.float32)
+
+    def first_carry(self) -> None:
+        return None
+
+    def rate(self, step: int) -> float:
+        return 1.0
+
+    def term(
+        self, params: Any, step: int, *, weight: float, carry: Any, part: Part = WHOLE, work: Workspace | None = None
+    ) -> tuple[Term, None]:
+        B = len(self.batch)
+        rows, share = part.rows(B), part.share(B)
+        batch = tree_map(lambda a: a if np.ndim(a) == 0 else a[rows] if np.ndim(a) == 1 else a[:, rows], self.batch)
+        rng = part.rng(stream(0, "masks", step), B)
+        return self.regularizer(
+            self.model, params, batch, rng=rng, weight=share * weight, likelihood=share, work=work
+        ), None
+
+    def evaluate(self, params: Any, part: str) -> dict[str, Any]:
+        raise NotImplementedError("only steps are timed")
+
+
+def make_task(size: Size, delta: float) -> Drawn:
+    """A batch of random inputs for the model of a size."""
+    rng = stream(0, "data")
+    shape = (size.T, size.B)
+    if size.every_step:
+        tokens, targets = rng.integers(size.n_words, size=(2, *shape))
+        words = LanguageModel(size.n_words, size.layers[0][0], tuple(H for _, H in size.layers))
+        return Drawn(words, TokenBatch(tokens, targets), AdD(delta=delta))
+    targets = rng.integers(size.n_out, size=size.B)
+    [(I, H)] = size.layers
+    if size.n_words:
+        tokens = rng.integers(size.n_words, size=shape)
+        text = TextClassifier(size.n_words, I, H, n_classes=size.n_out, n_relu=size.n_relu)
+        return Drawn(text, TextBatch(tokens, targets), AdD(delta=delta))
+    x = rng.random((*shape, I), dtype=np.float32)
+    return Drawn(Classifier(I, H, size.n_out), Batch(x, targets), AdD(delta=delta))
+
+
+def time_steps(size: Size, team: Any, repeats: int) -> list[float]:
+    """Seconds of each of so many whole steps, update included, after one that warms up."""
+    task = make_task(size, DELTA[size.name])
+    recipe = loop.Recipe(steps=1, optimizer=OPTIMIZER[size.name])
+    state, members = loop.start(task, recipe), team(task)
+    seconds = []
+    try:
+        for _ in range(1 + repeats):
+            began = time.perf_counter()
+            loop.advance(task, recipe, state, members)
+            seconds.append(time.perf_counter() - began)
+    finally:
+        members.close()
+    return seconds[1:]
+
+
+def measure_alone(size: Size, repeats: int, shorter: int) -> dict[str, Any]:
+    """Steps of one process on the whole batch and on smaller ones, and on fewer time steps; and the fit."""
+    long, short = (max(2, T // shorter) for T in LENGTHS[size.name])
+    few, points = max(1, size.B // 20), []
+    for T, b in ((long, size.B), (long, size.B // 4), (long, few), (short, size.B), (short, few)):
+        times = time_steps(replace(size, T=T, B=b), Alone, repeats)
+        points.append((T, b, statistics.median(times)))
+        print(f"{size.name}: T = {T}, {b} examples: {points[-1][2]:.3f} s", file=sys.stderr, flush=True)
+    return {"points": points, "fit": asdict(fit_compute(points))}
+
+
+class Timed:
+    """A communicator that notes how long each sum takes once all ranks are there, and how long until they are."""
+
+    def __init__(self, comm: Any) -> None:
+        self._comm, self.sums, self.waits = comm, [0.0], [0.0]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._comm, name)
+
+    def Allreduce(self, given: Any, total: Any) -> None:
+        began = time.perf_counter()
+        self._comm.Barrier()
+        there = time.perf_counter()
+        self._comm.Allreduce(given, total)
+        self.waits.append(there - began)
+        self.sums.append(time.perf_counter() - there)
+
+
+def time_sum(comm: Any, nbytes: int, repeats: int) -> float:
+    """Seconds of an Allreduce of so many bytes: the median over repeats of the slowest rank's."""
+    given = np.ones(nbytes // 4, np.float32)
+    timed, total = Timed(comm), np.empty_like(given)
+    for _ in range(2 + repeats):
+        timed.Allreduce(given, total)
+    return float(np.median(np.max(comm.allgather(timed.sums[3:]), axis=0)))
+
+
+def measure_ranks(out: Path, args: argparse.Namespace) -> None:
+    """What every rank runs under mpiexec: sums of several sizes, then whole steps; rank 0 writes the numbers."""
+    ours = world()
+    found: dict[str, Any] = {"sums": [], "steps": {}}
+    for nbytes in sorted({*BUFFERS, *(size.nbytes for size in SIZES if size.name in args.sizes)}):
+        found["sums"].append((nbytes, time_sum(ours.comm, nbytes, max(3, args.repeats * min(10, 10**8 // nbytes)))))
+    steps = [size for size in SIZES if size.name in args.sizes] if ours.size <= (os.cpu_count() or 1) else []
+    for size in steps:
+        T = max(2, LENGTHS[size.name][0] // args.shorter)
+        timed = Timed(ours.comm)
+
+        def team(task: Any, timed: Timed = timed) -> Team:
+            return Ranks(task, World(timed), task.init(), check_every=10**9)
+
+        times = time_steps(replace(size, T=T), team, args.repeats)
+        row = {"T": T, "seconds": statistics.median(times), "sum": statistics.median(timed.sums[2:])}
+        found["steps"][size.name] = {**row, "wait": statistics.median(timed.waits[2:])}
+    if ours.chief:
+        reporting.write_json(out, found)
+
+
+def start_ranks(n: int, args: argparse.Namespace) -> dict[str, Any]:
+    """`measure_ranks` under mpiexec."""
+    own = Path(sys.executable).with_name("mpiexec")
+    mpiexec = str(own) if own.exists() else shutil.which("mpiexec")
+    if mpiexec is None:
+        raise SystemExit("there is no mpiexec: pip install mpi4py mpich")
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "ranks.json"
+        options = ["--as-rank", str(out), "--repeats", str(args.repeats), "--shorter", str(args.shorter)]
+        command = [mpiexec, "-n", str(n), sys.executable, "-m", "experiments.scaling", *options, "--sizes", *args.sizes]
+        environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+        subprocess.run(command, check=True, timeout=1800, env=environment, cwd=Path(__file__).parents[1])
+        found: dict[str, Any] = json.loads(out.read_text())
+    return found
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """The command line."""
+    names = [size.name for size in SIZES]
+    parser = argparse.ArgumentParser(prog="python -m experiments.scaling", description=__doc__)
+    parser.add_argument("--sizes", nargs="+", choices=names, default=names, help="which of the sizes (default: all)")
+    parser.add_argument("--repeats", type=int, default=5, help="steps timed at each point (default 5)")
+    parser.add_argument("--shorter", type=int, default=1, help="measure sequences so many times shorter (default 1)")
+    parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4], help="numbers of ranks (default 2 4)")
+    parser.add_argument("--out", type=Path, default=reporting.RESULTS, help="folder for the results")
+    parser.add_argument("--as-rank", type=Path, help=argparse.SUPPRESS)
+    args = parser.parse_args(argv)
+    if args.as_rank is not None:
+        with world().together():
+            measure_ranks(args.as_rank, args)
+        return
+
+    from experiments import scaling_tables
+
+    started = time.time()
+    sizes = [size for size in SIZES if size.name in args.sizes]
+    with threadpool_limits(1):
+        alone = {size.name: measure_alone(size, args.repeats, args.shorter) for size in sizes}
+    ranks = {str(n): start_ranks(n, args) for n in args.ranks}
+    links = {n: fit_network(int(n), found["sums"]) for n, found in ranks.items()}
+    fits = {name: fit_compute(found["points"]) for name, found in alone.items()}
+    forecasts = [asdict(forecast(size, cluster, fits[size.name])) for cluster in CLUSTERS for size in sizes]
+    about = reporting.facts(started, repeats=args.repeats, shorter=args.shorter)
+    networks = {n: {"latency": link.latency, "bandwidth": link.bandwidth} for n, link in links.items()}
+    results = {"facts": about, "alone": alone, "ranks": ranks, "networks": networks, "forecasts": forecasts}
+    text = scaling_tables.page(results, sizes, GPU, CLUSTERS)
+    paths = [
+        reporting.write_json(args.out / "scaling.json", results),
+        reporting.write(args.out / "scaling.md", text),
+    ]
+    print(text)
+    print("written:", *paths, sep="\n  ")
+
+
+if __name__ == "__main__":
+    main()

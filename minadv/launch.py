@@ -1,0 +1,54 @@
+r"""Whether a launcher, such as mpiexec or srun, started this process together with others: what the environment says.
+
+Nothing is imported for it: who trains alone needs no MPI, and need not wait for it.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+NUMBERS = (
+    ("PMI_SIZE", "PMI_RANK"),  # MPICH, Intel MPI, Cray
+    ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),
+    ("MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK"),
+    ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID"),  # of a step of srun; SLURM_NTASKS is set without one as well
+)
+"""Variables that say how many processes there are, and which of them this is."""
+
+ON_MACHINE = (
+    "MPI_LOCALRANKID",
+    "OMPI_COMM_WORLD_LOCAL_RANK",
+    "MV2_COMM_WORLD_LOCAL_RANK",
+    "PMI_LOCAL_RANK",
+    "SLURM_LOCALID",
+)
+"""Variables that say which of the processes on its own machine this is."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Process ``rank`` of ``size``; on its machine it has the number ``local``."""
+
+    rank: int = 0
+    size: int = 1
+    local: int = 0
+
+    @property
+    def command(self) -> str:
+        """What to put before a command in order to start it like this process."""
+        return f"mpiexec -n {self.size} " if self.size > 1 else ""
+
+
+def place() -> Place:
+    """The place of this process among those that were started with it."""
+    for size, rank in NUMBERS:
+        if os.environ.get(size, "").isdigit() and os.environ.get(rank, "").isdigit() and int(os.environ[size]) > 1:
+            local = next((os.environ[name] for name in ON_MACHINE if os.environ.get(name, "").isdigit()), "0")
+            return Place(int(os.environ[rank]), int(os.environ[size]), int(local))
+    return Place()
+
+
+def own_gpu(count: int) -> int:
+    """Which of ``count`` GPUs of its machine this process takes: neighbours take different ones."""
+    return place().local % count
