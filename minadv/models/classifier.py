@@ -25,6 +25,7 @@ from minadv.initial import glorot
 from minadv.masks import bernoulli, expect_probability, scale
 from minadv.models import cells
 from minadv.models.protocol import Comparison, Likelihood, ModelGrads, Site
+from minadv.trees import tree_map
 from minadv.workspace import Workspace
 
 
@@ -229,20 +230,20 @@ class Classifier:
         stop_base: bool = False,
         weights: bool = True,
     ) -> Comparison:
+        """As the protocol has it, in double precision: two nearly equal predictions differ by less than rounding."""
         N, B, _ = features0.shape
         weight = self._lam(lam, N, B, features0)[..., None]  # (N, B or 1, 1)
-        assert params.V is not None
-        d, dlogits0, dlogits1 = distance(self.logits(params, features0), self.logits(params, features1))
+        f0, f1, wide = features0.astype(np.float64), features1.astype(np.float64), _wide(params)
+        assert wide.V is not None
+        d, dlogits0, dlogits1 = distance(self.logits(wide, f0), self.logits(wide, f1))
         value = (weight[..., 0] * d).sum(axis=0)
-        if not weights:
-            df0 = None if stop_base else (weight * dlogits0) @ params.V.T
-            return Comparison(value, df0, (weight * dlogits1) @ params.V.T, None)
-        df1, dV, db = layers.affine_backward(features1, params.V, weight * dlogits1)
+        df1, dV, db = layers.affine_backward(f1, wide.V, weight * dlogits1)
         df0 = None
         if not stop_base:
-            df0, dV0, db0 = layers.affine_backward(features0, params.V, weight * dlogits0)
+            df0, dV0, db0 = layers.affine_backward(f0, wide.V, weight * dlogits0)
             dV, db = dV + dV0, db + db0
-        return Comparison(value, df0, df1, self._head_grads(dV, db))
+        exact = Comparison(value, df0, df1, self._head_grads(dV, db) if weights else None)
+        return tree_map(lambda a: a.astype(features0.dtype), exact)
 
     def _head_grads(self, dV: Array, db: Array) -> Params:
         return Params((None,) * self.n_layers, dV, db)
@@ -270,3 +271,9 @@ class Classifier:
             raise ValueError(f"masks has {sorted(unknown)}, expected sites among {[s.name for s in self.sites]}")
         for name, m in given.items():
             expect_shape(f"masks[{name!r}]", m, (len(batch), self.n_hidden), "one mask per example")
+
+
+def _wide(params: Params) -> Params:
+    """The softmax's weights in double precision."""
+    assert params.V is not None and params.b is not None
+    return Params((), params.V.astype(np.float64), params.b.astype(np.float64))

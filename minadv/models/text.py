@@ -14,7 +14,7 @@ without being kept; the state they leave is a constant, and its masked copy has 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -29,7 +29,7 @@ from minadv.initial import glorot
 from minadv.models import encoder
 from minadv.models.encoder import Encoder, Noise, Piece, step_weights
 from minadv.models.protocol import Comparison, Likelihood, ModelGrads
-from minadv.trees import tree_add
+from minadv.trees import tree_add, tree_map
 from minadv.workspace import Workspace, scope
 
 
@@ -197,17 +197,21 @@ class TextClassifier(Encoder):
         stop_base: bool = False,
         weights: bool = True,
     ) -> Comparison:
+        """As the protocol has it, in double precision: two nearly equal predictions differ by less than rounding."""
         weight = step_weights(lam, 1.0, features0)[..., None]  # (1, B or 1, 1)
-        hidden0, r0, logits0 = self._predict(params, features0)
-        hidden1, r1, logits1 = self._predict(params, features1)
+        wide = tree_map(lambda a: a.astype(np.float64), replace(params, encoder=None))
+        f0, f1 = features0.astype(np.float64), features1.astype(np.float64)
+        hidden0, r0, logits0 = self._predict(wide, f0)
+        hidden1, r1, logits1 = self._predict(wide, f1)
         d, dlogits0, dlogits1 = distance(logits0, logits1)
         value = (weight[..., 0] * d).sum(axis=0)
-        df1, grads = self._predict_backward(params, features1, hidden1, r1, weight * dlogits1)
+        df1, grads = self._predict_backward(wide, f1, hidden1, r1, weight * dlogits1)
         df0 = None
         if not stop_base:
-            df0, more = self._predict_backward(params, features0, hidden0, r0, weight * dlogits0)
+            df0, more = self._predict_backward(wide, f0, hidden0, r0, weight * dlogits0)
             grads = tree_add(grads, more)
-        return Comparison(value, df0, df1, grads if weights else None)
+        exact = Comparison(value, df0, df1, grads if weights else None)
+        return tree_map(lambda a: a.astype(features0.dtype), exact)
 
     def _predict(self, params: Params, features: Array) -> tuple[Array, Array, Array]:
         """The ReLU layer before and after its kink, (N, B, R), and the logits (N, B, C)."""

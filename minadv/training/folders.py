@@ -7,6 +7,8 @@ back. The doors for users, such as `minadv.training.runs.fit`, make a task and a
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,25 +53,31 @@ def run_task(
     ``workers`` processes share each batch (default: `choose_workers`); under mpiexec, its ranks do instead.
     """
     ranks = world()
-    small = task.load.weights <= CACHE
-    with ranks.together(), threads.blas_threads(1 if small else ranks.threads):
+    with ranks.together():
         n = choose_workers(task, workers, ranks.size)
         if out is not None:
             whole = {**config, "recipe": describe_recipe(recipe), "seed": seed, "workers": n, "ranks": ranks.size}
             ranks.agree(lambda: _prepare(out, whole, seed, resume))
-        team = _team(task, n, ranks)
-        try:
+        with team_of(task, n, ranks) as team:
             done = train(task, recipe, out, title=title, progress=progress, on_evaluation=on_evaluation, team=team)
             ranks.meet()  # the chief has written all there is to read
             return done
+
+
+@contextmanager
+def team_of(task: Task, workers: int, ranks: World | None = None) -> Iterator[Team]:
+    """The team that computes a task's steps, with as many BLAS threads as suit its weights; closed at the end."""
+    ranks = world() if ranks is None else ranks
+    with threads.blas_threads(1 if task.load.weights <= CACHE else ranks.threads):
+        team: Team
+        if ranks.size > 1:
+            team = Ranks(task, ranks, task.init())
+        else:
+            team = Alone(task) if workers == 1 else Workers(task, workers, task.init())
+        try:
+            yield team
         finally:
             team.close()
-
-
-def _team(task: Task, workers: int, ranks: World) -> Team:
-    if ranks.size > 1:
-        return Ranks(task, ranks, task.init())
-    return Alone(task) if workers == 1 else Workers(task, workers, task.init())
 
 
 CACHE = 2**20

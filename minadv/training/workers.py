@@ -1,9 +1,9 @@
 r"""Worker processes on one machine that share each batch: parameters and gradients lie in shared memory.
 
-The parent is the first worker; the others run ``python -m minadv.training.workers``, are sent the task once and then,
-for each step, its number. Each has one BLAS thread: two processes on half a batch each are faster than two threads on
-every product, as long as the weights are small enough to stay in each core's own cache. Workers end with their parent,
-however it ends, and nothing is left behind: the shared memory is a file without a name.
+The parent is the first worker; the others run `main`, are sent the task once and then, for each step, its number. Each
+has one BLAS thread: two processes on half a batch each are faster than two threads on every product, as long as the
+weights are small enough to stay in each core's own cache. Workers end with their parent, however it ends, and nothing
+is left behind: the shared memory is a file without a name.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def _start(memory: Shared, part: Part) -> tuple[Connection, subprocess.Popen[byt
     fds = (theirs.fileno(), memory.fd)
     numbers = [*fds, memory.size, memory.others, part.index, part.count]
     process = subprocess.Popen(
-        [sys.executable, "-m", "minadv.training.workers", memory.dtype, *map(str, numbers)],
+        [sys.executable, "-c", f"from {__name__} import main; main()", memory.dtype, *map(str, numbers)],
         pass_fds=fds,
         env={**threads.one_thread_each(), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         stdin=subprocess.DEVNULL,
@@ -182,13 +182,9 @@ def _filled(grads: Any, like: Any) -> Any:
 
 
 def main() -> None:
-    """``python -m minadv.training.workers DTYPE FDS SIZES PART``, as `Workers` calls it."""
+    """A worker process; its arguments are the dtype, file descriptors, sizes and part that `Workers` gives it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then ends this process
     dtype = sys.argv[1]
     connection, fd, size, others, index, count = map(int, sys.argv[2:])
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError), threads.blas_threads(1):
         serve(Connection(connection), Shared(fd, size, dtype, others), Part(index, count))
-
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,161 @@
+r"""The race: every contender tuned, checked, then all of them timed in turn, round after round.
+
+Contenders that are timed one after the other see the same machine only if it stays the same; so each round times every
+contender once, and it is the ratios within a round that count.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+from experiments.bench_contenders import check, processes
+from experiments.bench_contenders.check import References
+from experiments.bench_contenders.problem import Outcome, Size
+from experiments.bench_contenders.processes import ContenderError, Runner
+from experiments.bench_contenders.registry import OURS, Family, Setting
+from minadv.backend import Array
+
+KS = (1, 2)
+CLOSE = 1.1
+"""Settings within this factor of a family's best in the tuning are timed too: tuning is short."""
+
+PAUSE = 0.1
+"""Seconds before each timed step, in which the threads of the contender before stop waiting for work."""
+
+
+def say(text: str) -> None:
+    """Progress, with the time of day."""
+    print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A family in one setting."""
+
+    family: Family
+    setting: Setting
+
+    @property
+    def label(self) -> str:
+        return f"{self.family.name} ({self.setting.label})"
+
+
+def reference(size: Size, seed: int, K: int, used: Sequence[Array]) -> Outcome:
+    """`check.reference` in a process of its own, whose memory is given back."""
+    found: Outcome = processes.call(f"{check.__name__}:reference", threads=1, size=size, seed=seed, K=K, used=used)
+    return found
+
+
+def verify(runner: Runner, references: References | None, K: int) -> dict[str, float] | None:
+    """The errors of a contender's results; raises ContenderError if they are not those of the work that is timed."""
+    if not runner.family.compares or references is None:
+        return None
+    found = references.errors(K, runner.outcome(K, references.masks(K)))
+    wrong = check.wrong(found)
+    if wrong:
+        raise ContenderError(f"its results differ at K = {K}: {'; '.join(wrong)}")
+    return found
+
+
+def tune(
+    families: Sequence[Family], size: Size, references: References | None, *, steps: int = 2
+) -> tuple[list[Entry], dict[str, float], dict[str, str]]:
+    """Try every setting alone; returns the best of each family, the seconds of all, and why others failed."""
+    chosen: list[Entry] = []
+    seconds: dict[str, float] = {}
+    failed: dict[str, str] = {}
+    for family in families:
+        tried: list[tuple[float, Entry]] = []
+        for entry in (Entry(family, setting) for setting in family.settings):
+            try:
+                with Runner(family, entry.setting, size) as runner:
+                    verify(runner, references, 1)
+                    runner.step(1)
+                    took = min(runner.step(1) for _ in range(steps))
+            except ContenderError as error:
+                _leave_out(entry, size, error, failed)
+                continue
+            seconds[entry.label] = took
+            tried.append((took, entry))
+            say(f"{size.name}: {entry.label} {took:.3f} s{', results checked' if family.compares else ''}")
+        best = min((took for took, _ in tried), default=0.0)
+        chosen += [entry for took, entry in sorted(tried, key=lambda pair: pair[0]) if took <= CLOSE * best][:2]
+    return chosen, seconds, failed
+
+
+def _leave_out(entry: Entry, size: Size, error: ContenderError, failed: dict[str, str]) -> None:
+    """Go on without a contender, unless it is minadv, without which there is no race."""
+    if entry.family.name == OURS:
+        raise error
+    failed[entry.label] = str(error)
+    say(f"{size.name}: {entry.label} is left out: {error}")
+
+
+def race(
+    families: Sequence[Family], size: Size, rounds: int, ks: Sequence[int] = KS, *, checked: bool = True
+) -> dict[str, Any]:
+    """Seconds of each contender in each round, by K, with its errors, which were within tolerance before any timing."""
+    references = References(size, 0, reference) if checked else None
+    chosen, tuned, failed = tune(families, size, references)
+    results: dict[str, Any] = {}
+    with ExitStack() as stack:
+        runners: list[tuple[Entry, Runner]] = []
+        for entry in chosen:
+            try:
+                runner = stack.enter_context(Runner(entry.family, entry.setting, size))
+                errors = {str(K): verify(runner, references, K) for K in ks}
+                for K in ks:
+                    runner.step(K)
+            except ContenderError as error:
+                _leave_out(entry, size, error, failed)
+                continue
+            runners.append((entry, runner))
+            results[entry.label] = {
+                "family": entry.family.name,
+                "setting": entry.setting.label,
+                "errors": errors,
+                "seconds": {str(K): [] for K in ks},
+            }
+            say(f"{size.name}: {entry.label} is ready")
+        for n in range(rounds):
+            for K in ks:
+                took = one_round([(entry.label, runner.step) for entry, runner in runners], K, n)
+                for label, seconds in took.items():
+                    results[label]["seconds"][str(K)].append(seconds)
+                told = ", ".join(f"{label} {seconds:.3f}" for label, seconds in took.items())
+                say(f"{size.name}: round {n + 1} of {rounds}, K = {K}: {told}")
+    return {"size": vars(size), "rounds": rounds, "contenders": results, "tuned": tuned, "failed": failed}
+
+
+def one_round(steps: Sequence[tuple[str, Callable[[int], float]]], K: int, n: int) -> dict[str, float]:
+    """Every contender once, each round beginning with another of them."""
+    first = n % len(steps)
+    took = {}
+    for label, step in (*steps[first:], *steps[:first]):
+        time.sleep(PAUSE)
+        took[label] = step(K)
+    return {label: took[label] for label, _ in steps}
+
+
+def measure_memory(families: Sequence[Family], size: Size, settings: dict[str, str]) -> dict[str, Any]:
+    """Peak memory of a step at K = 1, each contender alone in a fresh process (or two).
+
+    ``settings`` names the setting of each family, such as the best of a race; the first one where it does not.
+    """
+    found: dict[str, Any] = {}
+    for family in families:
+        label = settings.get(family.name)
+        setting = next((s for s in family.settings if s.label == label), family.settings[0])
+        try:
+            with Runner(family, setting, size) as runner:
+                found[family.name] = {"setting": setting.label, **runner.memory(1)}
+        except ContenderError as error:
+            say(f"{size.name}: {family.name} is left out: {error}")
+            continue
+        say(f"{size.name}: {family.name} ({setting.label}) peak {found[family.name]['peak']:.0f} MB")
+    return found
