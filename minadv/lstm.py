@@ -177,7 +177,7 @@ def backward(
     dhhat = slot.give("dhhat", (T, B, H), x) if hhat else None
     dhhat_t = slot.take("dhhat_t", (B, H), x)
     dx = xp.empty_like(x) if inputs else None
-    total: Array | None = None  # (4, H+I+1, H), the gradient of U above W above b
+    total = xp.empty((H + I + 1, 4, H), x.dtype) if weights else None  # the gradient of U above W above b, by gate
     dm = None if m is None else xp.zeros_like(m)  # (B, H)
     dh_t = xp.zeros((B, H), x.dtype) if dstate is None else dstate.h.copy()  # what the later steps hand back
     dc_t = xp.zeros((B, H), x.dtype) if dstate is None else dstate.c.copy()
@@ -215,12 +215,20 @@ def backward(
             rows = dz[:, :k].reshape(4, k * B, H)
             if dx is not None:
                 dx[t - 1 : t - 1 + k] = xp.matmul(rows, packed.W_T).sum(axis=0).reshape(k, B, I)
-            if weights:
+            if total is not None:
                 z[:k, :, :H] = h[t - 1 : t - 1 + k] if m is None else h[t - 1 : t - 1 + k] * m
                 z[:k, :, H:-1] = x[t - 1 : t - 1 + k]
-                product = xp.matmul(z[:k].reshape(k * B, H + I + 1).T, rows)
-                total = product if total is None else xp.add(total, product, out=total)
-    return Grads(None if total is None else _unpack(total, H), dx, State(dh_t, dc_t), dm, dhhat)
+                z_T = z[:k].reshape(k * B, H + I + 1).T
+                for gate, place in enumerate(ORDER):
+                    if t - 1 + k == T:  # the first chunk on the way back
+                        xp.matmul(z_T, rows[gate], out=total[:, place])
+                    else:
+                        total[:, place] += z_T @ rows[gate]
+    dparams = None
+    if total is not None:
+        columns = total.reshape(H + I + 1, 4 * H)
+        dparams = Params(W=columns[H:-1], U=columns[:H], b=columns[-1])
+    return Grads(dparams, dx, State(dh_t, dc_t), dm, dhhat)
 
 
 def pack(params: Params) -> Packed:
@@ -254,9 +262,3 @@ def _transposed(w: Array) -> Array:
     for first in range(0, w.shape[1], 64):
         out[:, :, first : first + 64] = w[:, first : first + 64].transpose(0, 2, 1)
     return out
-
-
-def _unpack(total: Array, H: int) -> Params:
-    """The gradient (4, H+I+1, H) of what `pack` stacks, as that of W, U and b."""
-    columns = total[ORDER].transpose(1, 0, 2).reshape(-1, 4 * H)  # (H+I+1, 4H)
-    return Params(W=columns[H:-1], U=columns[:H], b=columns[-1])
