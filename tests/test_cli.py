@@ -175,10 +175,11 @@ def test_show(epochs: int, trained: Path, says: Any, tmp_path: Path) -> None:
 def test_data(says: Any, tmp_path: Path) -> None:
     lines = says("data", "list", "--data-dir", tmp_path)
     assert lines[0] == f"data directory: {tmp_path}"
-    assert [line.split()[0] for line in lines[1:]] == ["digits", "mnist", "fashion"]
+    names = [line.split()[0] for line in lines[1:]]
+    assert names == ["digits", "docstrings", "pydoc", "mnist", "fashion", "imdb", "ptb", "wikitext2"]
     assert not any("(there)" in line for line in lines)
     write_four(tmp_path / "mnist", compress=False)
-    assert says("data", "list", "--data-dir", tmp_path)[2].endswith("(there)")
+    assert says("data", "list", "--data-dir", tmp_path)[4].endswith("(there)")
     checked = says("data", "check", "mnist", "--data-dir", tmp_path)
     assert len(checked) == 4
     assert all("not compressed" in line for line in checked)

@@ -11,7 +11,7 @@ import numpy as np
 
 from minadv import gradcheck, lstm, threads
 from minadv.backend import choose_device, same_place, to_device
-from minadv.data import fetch
+from minadv.data import fetch, known
 from minadv.data.errors import DataError
 from minadv.training.log import versions
 
@@ -73,18 +73,25 @@ def data(args: argparse.Namespace) -> None:
     """List, download or check data sets."""
     if args.action == "list":
         print(f"data directory: {fetch.data_root(args.data_dir)}")
-        print("digits    scikit-learn's 1,797 digits of 8 x 8 pixels, no download")
+        print("digits     scikit-learn's 1,797 digits of 8 x 8 pixels, no download")
+        print("docstrings what the docstrings of six packages are about, no download")
+        print("pydoc      CPython's own documentation, 52,000 words, no download")
         for name, remote in fetch.REMOTES.items():
-            there = all(c.path is not None for c in fetch.check(name, args.data_dir))
-            print(f"{name:9} {remote.about}{' (there)' if there else ''}")
+            is_text = name in known.KNOWN
+            there = known.there(name, args.data_dir) if is_text else _there(name, args.data_dir)
+            print(f"{name:10} {remote.about}{' (there)' if there else ''}")
         return
     if args.name is None:
         raise ValueError(f"give a name, one of {', '.join(fetch.REMOTES)}")
     if args.action == "get":
         print(fetch.get(args.name, args.data_dir))
         return
-    results = fetch.check(args.name, args.data_dir)
+    results = (known.check if args.name in known.KNOWN else fetch.check)(args.name, args.data_dir)
     for result in results:
         print(f"{result.path or result.file}: {result.says}")
     if any(result.sound is False for result in results):
         raise DataError(f"{args.name} is not complete and sound")
+
+
+def _there(name: str, data_dir: str | None) -> bool:
+    return all(checked.path is not None for checked in fetch.check(name, data_dir))
