@@ -151,7 +151,7 @@ def work(job: Job) -> dict[str, Any]:
         "test": evaluate(model, run.last, data.test),
         "curve": [(r["epoch"], r["valid_error"]) for r in run.records],
     }
-    reporting.write_json(job.folder / RESULT, result)
+    reporting.write_json(job.folder / RESULT, result, own=True)
     return result
 
 

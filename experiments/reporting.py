@@ -73,9 +73,12 @@ def spread(values: Iterable[float], digits: int = 2) -> str:
     return f"{array.mean():.{digits}f} ± {array.std(ddof=1):.{digits}f}"
 
 
-def write(path: Path, text: str) -> Path:
-    """Write a text under a temporary name, then rename it: a killed run leaves the old file or the new one."""
-    if launch.place().rank > 0:  # of several ranks of mpiexec, which all have all results, one writes
+def write(path: Path, text: str, *, own: bool = False) -> Path:
+    """Write a text under a temporary name, then rename it: a killed run leaves the old file or the new one.
+
+    Of several ranks of mpiexec, which all have all results, the first writes; ``own`` is what a rank has for itself.
+    """
+    if launch.place().rank > 0 and not own:
         return path
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(path.name + ".tmp")
@@ -84,9 +87,9 @@ def write(path: Path, text: str) -> Path:
     return path
 
 
-def write_json(path: Path, data: Any) -> Path:
+def write_json(path: Path, data: Any, *, own: bool = False) -> Path:
     """Numbers as data, for whoever draws or compares them later."""
-    return write(path, json.dumps(data, indent=1, default=float) + "\n")
+    return write(path, json.dumps(data, indent=1, default=float) + "\n", own=own)
 
 
 def save_figure(figure: Any, path: Path) -> Path:

@@ -17,7 +17,11 @@ from typing import Any
 
 from minadv.training.folders import RunError, kind_of, read_config
 
-MODULES: dict[str, str] = {}
+MODULES: dict[str, str] = {
+    "text": "minadv.commands.text",
+    "pretrain": "minadv.commands.text",
+    "lm": "minadv.commands.language",
+}
 """The family's module by the kind of its runs."""
 
 

@@ -6,6 +6,7 @@ r"""Configurations as JSON and back: only the dataclasses named here can come ou
 
 A record becomes ``{"kind": "AdD", "delta": 0.03, ...}`` with every field, defaults too, so that a run's file says all
 that was in force even where a later version has other defaults.
+A field with the metadata ``{"config": False}`` is data, such as the frequencies of words, and is left out.
 """
 
 from __future__ import annotations
@@ -16,12 +17,15 @@ from typing import Any
 
 from minadv import regularizers
 from minadv.models.classifier import Classifier
+from minadv.models.language import LanguageModel
+from minadv.models.pretraining import TextLM
+from minadv.models.text import TextClassifier
 from minadv.training import clip, ema, optimizers, schedules
 
 KINDS: dict[str, type] = {
     kind.__name__: kind
     for kind in (
-        *(Classifier, clip.Clip, ema.EMA),
+        *(Classifier, LanguageModel, TextClassifier, TextLM, clip.Clip, ema.EMA),
         *(optimizers.SGD, optimizers.RMSProp, optimizers.Adam, optimizers.ASGD),
         *(schedules.Constant, schedules.RampUp, schedules.RampDown, schedules.ExponentialDecay),
         *(regularizers.Plain, regularizers.VD, regularizers.EL, regularizers.FD, regularizers.Pi),
@@ -46,8 +50,8 @@ def describe(value: Any, name: str = "config") -> Any:
         kind = type(value).__name__
         if KINDS.get(kind) is not type(value):
             raise ConfigError(f"{name} is a {kind}, expected one of {', '.join(sorted(KINDS))}")
-        fields = {f.name: describe(getattr(value, f.name), f"{name}.{f.name}") for f in dataclasses.fields(value)}
-        return {"kind": kind, **fields}
+        named = [f.name for f in dataclasses.fields(value) if f.metadata.get("config", True)]
+        return {"kind": kind, **{n: describe(getattr(value, n), f"{name}.{n}") for n in named}}
     if isinstance(value, Mapping):
         return {str(key): describe(item, f"{name}.{key}") for key, item in value.items()}
     if isinstance(value, tuple | list):

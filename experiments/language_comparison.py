@@ -1,0 +1,266 @@
+r"""Methods against each other on language models: the machinery of `table3`.
+
+Every run is an ordinary run of minadv in a folder of its own, so that a comparison that is killed goes on where it
+stopped when the same command is given again. Where a preset searches, every method is tried in the same number of
+settings on validation data (one seed), and the best goes on to all seeds; where it does not, the first setting does.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from experiments import reporting
+from minadv.data import corpus
+from minadv.data.windows import Windows
+from minadv.models.language import LanguageModel
+from minadv.regularizers import EL, FD, VD, AdD, Plain, Regularizer
+from minadv.training.clip import Clip
+from minadv.training.language import LanguageRun, finetune, fit_language
+from minadv.training.loop import Recipe
+from minadv.training.optimizers import ASGD, SGD
+from minadv.training.schedules import RampDown
+
+METHODS = ("none", "VD", "EL", "FD", "AdD K=1", "AdD K=2", "AdD reselect")
+REPEATED = ("none", "FD", "AdD K=1", "AdD reselect")
+"""The methods that more than one seed is worth its time for."""
+
+COST = {"none": 1, "VD": 1, "EL": 3, "FD": 3, "AdD K=1": 4, "AdD K=2": 6, "AdD reselect": 9}
+"""About how long a step takes: the longest runs begin first, so that none is left over at the end."""
+
+RESULT = "result.json"
+SEARCH_SEED = 1000
+
+
+@dataclass(frozen=True)
+class Preset:
+    """One size of the comparison. ``every`` is that of `minadv.training.language_task.LanguageTask`."""
+
+    name: str
+    about: str
+    corpus: str
+    hidden: tuple[int, ...]  # units of each layer; the embedding has as many numbers as the last
+    epochs: float
+    dropouts: tuple[float, float, float, float, float]  # words, inputs, between layers, outputs, recurrent weights
+    optimizer: str = "sgd"
+    lr: float = 20.0
+    ramp_down: float = 0.5  # the share of the epochs over which the learning rate falls, to 1/130 of itself
+    batch: int = 20
+    bptt: int = 35
+    every: int = 1
+    columns: int = 1
+    delta: float = 0.06
+    nonmono: int = 60
+    finetune: float = 0.0  # epochs of averaged SGD after it
+    seeds: int = 1
+    search: bool = False
+    methods: tuple[str, ...] = METHODS
+    paper: tuple[tuple[str, str], ...] = ()  # the published validation and test perplexity, by method
+    reach: float | None = None  # the validation perplexity that "none" has to reach
+
+    def model(self, n_words: int) -> LanguageModel:
+        words, inputs, hidden, outputs, U = self.dropouts
+        return LanguageModel(
+            n_words,
+            self.hidden[-1],
+            self.hidden,
+            word_dropout=words,
+            input_dropout=inputs,
+            hidden_dropout=hidden,
+            output_dropout=outputs,
+            dropconnect=U,
+        )
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run: a method in one setting, a seed. Strength is p or delta."""
+
+    preset: Preset
+    method: str
+    seed: int
+    strength: float
+    weight: float
+    part: str  # "search" or "final"
+    root: Path
+    data_dir: str | None
+    device: str = "cpu"
+
+    @property
+    def folder(self) -> Path:
+        name = f"{self.method}-{self.strength:g}-{self.weight:g}-seed{self.seed}".replace(" ", "_")
+        return self.root / self.preset.name / self.part / name
+
+
+def settings(method: str, delta: float = 0.06) -> list[tuple[float, float]]:
+    """The three settings (strength, weight) that each method is tried in; the first is the one without a search."""
+    if method == "none":
+        return [(0.0, 0.0)]
+    if method == "VD":
+        return [(0.1, 0.0), (0.05, 0.0), (0.2, 0.0)]
+    if method == "EL":
+        return [(0.1, 1.0), (0.1, 5.0), (0.2, 1.0)]
+    if method == "FD":
+        return [(0.1, 0.1), (0.1, 0.5), (0.2, 0.1)]
+    return [(delta, 1.0), (delta, 5.0), (2 * delta, 1.0)]
+
+
+def regularizer(job: Job) -> Regularizer:
+    """The regularizer of a job: those of the paper's Table 3, with the language-model form of FD."""
+    if job.method == "none":
+        return Plain()
+    if job.method == "VD":
+        return VD(p=job.strength)
+    if job.method == "EL":
+        return EL(p=job.strength)
+    if job.method == "FD":
+        return FD(p=job.strength, distance="logit2")
+    base = AdD(delta=job.strength, init="base", share_noise=False)  # words are dropped anew in the second pass
+    if job.method == "AdD reselect":
+        return replace(base, search="reselect", adv_steps=2)
+    return replace(base, adv_steps=int(job.method[-1]))
+
+
+def work(job: Job) -> dict[str, Any]:
+    """Train (or find trained) one model; its perplexities on validation and test, with the best weights."""
+    if (found := _found(job)) is not None:
+        return found
+    preset, text = job.preset, corpus.load(job.preset.corpus, job.data_dir)
+    model = preset.model(len(text.vocabulary))
+    per_epoch = Windows(text.train, preset.batch, preset.bptt, job.seed).per_epoch
+    how: dict[str, Any] = {
+        "out": job.folder,
+        "resume": True,
+        "progress": False,
+        "workers": 1,  # the runs themselves go side by side
+        "device": job.device,
+        "about": {"task": "lm", "corpus": preset.corpus, "data_dir": job.data_dir, "min_count": None},
+    }
+    run = fit_language(
+        model,
+        text,
+        regularizer=regularizer(job),
+        recipe=recipe(job, per_epoch),
+        batch_size=preset.batch,
+        bptt=preset.bptt,
+        seed=job.seed,
+        every=preset.every,
+        columns=preset.columns,
+        **how,
+    )
+    runs = {"trained": run}
+    if preset.finetune:
+        fine = {**how, "out": job.folder.with_name(f"{job.folder.name}-finetuned")}
+        runs["finetuned"] = finetune(run, text, epochs=preset.finetune, **fine)
+    last = list(runs.values())[-1]
+    result = {
+        "preset": asdict(preset),
+        "method": job.method,
+        "seed": job.seed,
+        "strength": job.strength,
+        "weight": job.weight,
+        "weights": model.n_params,
+        "before": {part: run.evaluate(part)["perplexity"] for part in ("valid", "test")},
+        **{part: last.evaluate(part)["perplexity"] for part in ("valid", "test")},
+        "train": float(np.exp(run.records[-1]["train_loss"])),  # under the noise of training
+        "words_per_second": words_per_second(run, len(text.train)),
+        "curve": [(r["epoch"], r["valid_perplexity"]) for r in run.records],
+    }
+    reporting.write_json(job.folder / RESULT, result, own=True)
+    return result
+
+
+def recipe(job: Job, per_epoch: int) -> Recipe:
+    """How a job is trained: SGD with a learning rate that falls, or averaged SGD, as the paper."""
+    preset = job.preset
+    made = SGD(preset.lr) if preset.optimizer == "sgd" else ASGD(preset.lr, 1.2e-6, interval=preset.nonmono)
+    return Recipe(
+        steps=round(preset.epochs * per_epoch),
+        optimizer=made,
+        clip=Clip(0.25),
+        lr_schedule=falling(preset.epochs, preset.ramp_down),
+        weight=job.weight,
+        checkpoint_every=max(1, per_epoch // 4),
+        monitor="loss",
+    )
+
+
+def falling(epochs: float, share: float) -> RampDown:
+    """A learning rate that falls over the last share of the epochs; cut off before it is too small to matter."""
+    return RampDown(epochs * (1 + 0.6 * share), 1.6 * epochs * share)
+
+
+def words_per_second(run: LanguageRun, words: int) -> float | None:
+    """By the times of the log: the median over its epochs, evaluations included."""
+    times = [datetime.fromisoformat(r["time"]).timestamp() for r in run.records]
+    passed = np.diff(times) / np.diff([r["epoch"] for r in run.records]) if len(times) > 1 else np.zeros(0)
+    passed = passed[passed > 0]
+    return float(words / np.median(passed)) if len(passed) else None
+
+
+def _found(job: Job) -> dict[str, Any] | None:
+    """The result of a finished run of this very preset."""
+    path = job.folder / RESULT
+    if not path.exists():
+        return None
+    result: dict[str, Any] = json.loads(path.read_text())
+    return result if result.get("preset") == json.loads(json.dumps(asdict(job.preset))) else None
+
+
+def compare(
+    preset: Preset,
+    *,
+    methods: Sequence[str],
+    seeds: int,
+    workers: int,
+    root: Path,
+    data_dir: str | None,
+    device: str = "cpu",
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Search settings on validation data where the preset does, then run all seeds; returns the results of both.
+
+    The first seed of every method comes first; only the `REPEATED` ones have more.
+    """
+    first = Job(preset, "", SEARCH_SEED, 0.0, 0.0, "search", root, data_dir, device)
+    tried = {m: settings(m, preset.delta) for m in methods}
+    trials = [
+        replace(first, method=method, strength=strength, weight=weight)
+        for method in sorted(methods, key=lambda m: -COST[m])
+        for strength, weight in tried[method]
+        if preset.search and len(tried[method]) > 1
+    ]
+    _say_what_is_there(trials)
+    searched = reporting.run_all(work, trials, workers=workers, title=f"{preset.name}: settings") if trials else []
+    jobs = []
+    for seed in range(seeds):
+        for method in sorted(methods, key=lambda m: -COST[m]):
+            if seed == 0 or method in REPEATED:
+                strength, weight = best_setting(searched, method) or tried[method][0]
+                jobs.append(replace(first, method=method, strength=strength, weight=weight, seed=seed, part="final"))
+    _say_what_is_there(jobs)
+    return searched, reporting.run_all(work, jobs, workers=workers, title=f"{preset.name}: seeds")
+
+
+def _say_what_is_there(jobs: Sequence[Job]) -> None:
+    """A finished run is not trained again; say so, because the code may have changed since."""
+    there = [job for job in jobs if _found(job) is not None]
+    if there:
+        folder = there[0].root / there[0].preset.name
+        said = f"{len(there)} of {len(jobs)} runs are in {folder} already and are used as they are"
+        print(f"{said}; delete the folder to train anew", file=sys.stderr)
+
+
+def best_setting(searched: Sequence[dict[str, Any]], method: str) -> tuple[float, float] | None:
+    """The setting of least validation perplexity."""
+    found = [r for r in searched if r["method"] == method]
+    if not found:
+        return None
+    best = min(found, key=lambda r: r["valid"])
+    return best["strength"], best["weight"]

@@ -1,0 +1,154 @@
+r"""Table 3: word-level language models, every method.
+
+``python -m experiments.table3 --preset pydoc`` (CPython's documentation, minutes, no download), ``ptb-small`` (200
+units on all of the Penn Treebank, hours), ``ptb-fd1`` (one layer of 655 units, the anchor of fraternal dropout), or
+``ptb`` and ``wikitext2``, the paper's sizes, for a GPU and days. Killed, it goes on where it stopped when the same
+command is given again. Writes table3-PRESET.json, .md and .png under experiments/results.
+
+With ``--seeds N``, N seeds are run for none, FD, AdD K=1 and AdD reselect, and one for the others.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from experiments import language_report, reporting
+from experiments.language_comparison import METHODS, REPEATED, Preset, compare
+from minadv.training.world import one_voice
+
+AWD = {"epochs": 750, "optimizer": "asgd", "lr": 30.0, "ramp_down": 0.0, "bptt": 70, "columns": 10, "finetune": 500}
+
+PRESETS = {
+    preset.name: preset
+    for preset in (
+        Preset(
+            "pydoc",
+            "CPython's documentation, 63,000 words to train on",
+            "pydoc",
+            hidden=(64, 64),
+            epochs=12,
+            dropouts=(0.1, 0.2, 0.2, 0.2, 0.2),
+            lr=30.0,
+            every=4,
+            search=True,
+        ),
+        Preset(
+            "ptb-small",
+            "the Penn Treebank, whole",
+            "ptb",
+            hidden=(200, 200),
+            epochs=10,
+            dropouts=(0.05, 0.2, 0.15, 0.2, 0.2),
+            every=7,
+            reach=120,
+        ),
+        Preset(
+            "ptb-fd1",
+            "the Penn Treebank, one layer",
+            "ptb",
+            hidden=(655,),
+            dropouts=(0.1, 0.4, 0.3, 0.4, 0.5),
+            methods=("none", "FD", "AdD K=1"),
+            paper=(("FD", "67.5 / 64.9"),),
+            **AWD,  # type: ignore[arg-type]
+        ),
+        Preset(
+            "ptb",
+            "the Penn Treebank at the paper's size",
+            "ptb",
+            hidden=(1150, 1150, 400),
+            dropouts=(0.1, 0.4, 0.3, 0.4, 0.5),
+            paper=(("none", "60.0 / 58.3"), ("FD", "58.9 / 56.8"), ("AdD K=1", "58.7 / 56.4")),
+            **AWD,  # type: ignore[arg-type]
+        ),
+        Preset(
+            "wikitext2",
+            "WikiText-2 at the paper's size",
+            "wikitext2",
+            hidden=(1150, 1150, 400),
+            dropouts=(0.1, 0.65, 0.2, 0.4, 0.5),
+            batch=40,
+            paper=(("none", "68.6 / 65.8"), ("FD", "66.8 / 64.1"), ("AdD K=1", "66.5 / 63.4")),
+            **AWD,  # type: ignore[arg-type]
+        ),
+    )
+}
+
+PAPER = """The paper's Table 3 (AWD-LSTM 1150-1150-400, 750 epochs and fine-tuning; validation / test):
+
+| method              | PTB         | WikiText-2  |
+|---------------------|-------------|-------------|
+| AWD-LSTM (`none`)   | 60.0 / 58.3 | 68.6 / 65.8 |
+| fraternal dropout   | 58.9 / 56.8 | 66.8 / 64.1 |
+| adversarial dropout | 58.7 / 56.4 | 66.5 / 63.4 |
+"""
+
+
+@one_voice()
+def main(argv: Sequence[str] | None = None) -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m experiments.table3", description=__doc__)
+    parser.add_argument("--preset", choices=PRESETS, default="pydoc", help="size (default pydoc)")
+    parser.add_argument("--seeds", type=int, help=f"networks for {', '.join(REPEATED)} (default: the preset's)")
+    parser.add_argument("--methods", nargs="+", choices=METHODS, help="(default: the preset's)")
+    parser.add_argument("--data-dir", help="folder of the text")
+    parser.add_argument("--device", choices=("auto", "cpu", "gpu"), default="cpu", help="(default cpu)")
+    parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes (default: all cores)")
+    parser.add_argument("--runs", type=Path, default=Path("runs/table3"), help="folder of the runs (runs/table3)")
+    parser.add_argument("--out", type=Path, default=reporting.RESULTS, help="folder for the results")
+    args = parser.parse_args(argv)
+    preset = PRESETS[args.preset]
+    methods, seeds = args.methods or list(preset.methods), args.seeds or preset.seeds
+    started = time.time()
+    searched, results = compare(
+        preset,
+        methods=methods,
+        seeds=seeds,
+        workers=args.workers,
+        root=args.runs,
+        data_dir=args.data_dir,
+        device=args.device,
+    )
+    about = {
+        **reporting.facts(started, seeds=seeds, preset=asdict(preset)),
+        "command": language_report.command("table3", argv),
+    }
+    text = f"{language_report.table(preset, results, methods)}\n\n{language_report.verdict(preset, results, methods)}\n"
+    name = f"table3-{preset.name}"
+    paths = [
+        reporting.write_json(args.out / f"{name}.json", {"facts": about, "search": searched, "results": results}),
+        reporting.write(args.out / f"{name}.md", heading(preset, results, about) + text + f"\n{PAPER}"),
+        reporting.save_figure(language_report.figure(preset, results, methods), args.out / f"{name}.png"),
+    ]
+    print(text)
+    print("written:", *paths, sep="\n  ")
+
+
+def heading(preset: Preset, results: Sequence[dict[str, Any]], about: dict[str, Any]) -> str:
+    """What the numbers are."""
+    p = dict(zip(("words", "inputs", "between layers", "outputs", "recurrent weights"), preset.dropouts, strict=True))
+    dropouts = ", ".join(f"{name} {rate:g}" for name, rate in p.items())
+    chosen = "chosen on validation data from three settings a method (one seed)" if preset.search else "not searched"
+    rate = f"falling over the last {preset.ramp_down:.0%} of them" if preset.ramp_down else "averaged (NT-ASGD)"
+    tuned = f", then {preset.finetune:g} epochs of averaged SGD without the regularizer" if preset.finetune else ""
+    thin = f" Predictions are compared at one step in {preset.every} (λ = {preset.every}/T there)." * (preset.every > 1)
+    return f"""# Table 3, {preset.name}
+
+LSTM {"-".join(map(str, preset.hidden))} with a tied embedding, {results[0]["weights"]:,} weights, on {preset.about}.
+{preset.epochs:g} epochs of SGD at {preset.lr:g}, {rate}{tuned}; batches of {preset.batch} columns, windows of
+{preset.bptt} words on average; the dropouts of every row, `none` too: {dropouts}.{thin} Strength
+(p of VD, EL and FD, δ of AdD) and weight: {chosen}. Perplexity of the weights that are best on validation, the state
+carried over the whole text; training perplexity is that of the last epoch, under dropout. `{about["command"]}`, last
+part {about["seconds"]} s on {about["cores"]} cores ({about["cpu"]}), NumPy {about["numpy"]}.
+
+"""
+
+
+if __name__ == "__main__":
+    main()

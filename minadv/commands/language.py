@@ -1,0 +1,231 @@
+r"""``minadv train lm``, ``finetune``, ``eval`` and ``generate``: the family of word-level language models."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import textwrap
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from minadv import launch
+from minadv.backend import Device, choose_device
+from minadv.commands import language_settings as settings
+from minadv.commands.language_inspecting import attack, show
+from minadv.commands.language_options import add_options
+from minadv.commands.numbers import amount, count, positive, zero_or_more
+from minadv.data import topics
+from minadv.data.corpus import Corpus
+from minadv.data.windows import Windows
+from minadv.data.words import EOS, UNK
+from minadv.training import folders
+from minadv.training.checkpoints import latest
+from minadv.training.config import build
+from minadv.training.folders import RunError, build_recipe, expect_free, read_config
+from minadv.training.language import LanguageRun, finetune, fit_language, load_language, open_language
+from minadv.training.language_config import blank, corpus_of, settings_of, weights_digest
+from minadv.training.language_task import expect_regularizer
+from minadv.training.loop import Interrupted
+
+__all__ = ["TASKS", "add_commands", "attack", "evaluation", "options", "resume", "show", "train"]
+
+TASKS = {name: preset.about for name, preset in settings.PRESETS.items()}
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """The options of ``minadv train`` for these tasks."""
+    add_options(parser)
+
+
+def add_commands(commands: Any, command: Any) -> None:
+    """``finetune`` and ``generate``."""
+    parser = command(commands, "finetune", "train a language model's best weights on: averaged SGD, no regularizer")
+    parser.set_defaults(work=_finetune)
+    parser.add_argument("run", metavar="RUN", help="folder of the run to begin with")
+    parser.add_argument("--data-dir", metavar="DIR", help="folder of the text, if it is no longer where it was")
+    parser.add_argument("--out", metavar="RUN2", help="folder to write (default: RUN-finetuned)")
+    parser.add_argument("--epochs", type=amount, help="passes over the text (default: as many as the run made)")
+    parser.add_argument("--lr", type=amount, help="learning rate (default: the run's, 30 where that was not SGD's)")
+    parser.add_argument("--patience", type=positive, metavar="N", help="stop after N evaluations without a better one")
+    parser.add_argument("--seed", type=count, metavar="N", help="of windows and masks (default: the run's + 1)")
+    parser.add_argument("--device", choices=("auto", "cpu", "gpu"), default="auto", help="auto: the GPU if it works")
+    parser.add_argument("--workers", type=positive, metavar="N", help="processes that share a batch")
+
+    parser = command(commands, "generate", "text from a language model, word by word")
+    parser.set_defaults(work=_generate)
+    parser.add_argument("run", metavar="RUN", help="folder of the run")
+    parser.add_argument("--words", type=positive, default=100, metavar="N", help="how many")
+    parser.add_argument("--temperature", type=zero_or_more, default=1.0, metavar="T", help="0: the likeliest word")
+    parser.add_argument("--prompt", default="", metavar="TEXT", help="words that the text begins with")
+    parser.add_argument("--seed", type=count, default=0, metavar="N", help="decides the words")
+
+
+def train(args: argparse.Namespace) -> None:
+    """A new run."""
+    out = Path(args.out or f"runs/{args.task}-{args.method}-seed{args.seed}")
+    expect_free(out)
+    regularizer = settings.regularizer(args, len(settings.chosen(args, "hidden")))
+    expect_regularizer(settings.model(args, 2), regularizer, settings.fresh(args))  # before the text is read
+    device = choose_device(args.device)
+    about = {
+        "task": args.task,
+        "corpus": settings.PRESETS[args.task].corpus,
+        "data_dir": args.data_dir,
+        "min_count": args.min_count,
+    }
+    corpus = corpus_of(about)
+    model = settings.model(args, len(corpus.vocabulary))
+    batch, bptt = settings.chosen(args, "batch"), settings.chosen(args, "bptt")
+    windows = Windows(corpus.train, batch, bptt, args.seed, not args.equal_lengths)
+    size = f"{model.n_params:,} weights, {len(corpus.vocabulary):,} words"
+    _say(f"{corpus.name}: {len(corpus.train):,} words of training text; {size}; writing {out}")
+    run = _fit(
+        model,
+        corpus,
+        regularizer=regularizer,
+        recipe=settings.recipe(args, windows.per_epoch),
+        batch_size=batch,
+        bptt=bptt,
+        seed=args.seed,
+        dtype=args.dtype,
+        random_lengths=not args.equal_lengths,
+        fresh=settings.fresh(args),
+        every=args.every,
+        columns=settings.chosen(args, "eval_columns"),
+        device=device,
+        out=out,
+        about=about,
+        workers=args.workers,
+    )
+    _report(run)
+
+
+def resume(path: Path, args: argparse.Namespace) -> None:
+    """Go on as the run was configured; only where its text is and where to compute may be said anew."""
+    config = read_config(path)
+    if folders.is_finished(path, blank(config)):
+        print(f"{path} is finished: nothing to resume")
+        return
+    about = config["about"] if args.data_dir is None else {**config["about"], "data_dir": args.data_dir}
+    corpus = corpus_of(about)
+    run = _fit(
+        build(config["model"], "model"),
+        corpus,
+        regularizer=build(config["regularizer"], "regularizer"),
+        recipe=build_recipe(config["recipe"]),
+        seed=config["seed"],
+        start=_start(path, config),
+        device=choose_device(config["device"] if args.device == "auto" else args.device),
+        out=path,
+        resume=True,
+        about=about,
+        workers=args.workers or config.get("workers"),
+        **settings_of(config),
+    )
+    _report(run)
+
+
+def _start(path: Path, config: dict[str, Any]) -> Any:
+    """The weights that a fine-tuned run began with, where it has no checkpoint yet."""
+    if "start" not in config or latest(path) is not None:
+        return None
+    source = config["about"].get("start")
+    try:
+        start = load_language(source).params
+    except RunError as error:
+        raise RunError(f"{path} has no checkpoint yet and began with the weights of {source}: {error}") from error
+    if weights_digest(start) != config["start"]:
+        raise RunError(f"{path} has no checkpoint yet, and {source}, which it began with, has other weights now")
+    return start
+
+
+def _finetune(args: argparse.Namespace) -> None:
+    """Averaged SGD from the best weights of a run, without its regularizer, into a run of its own."""
+    out = Path(args.out or f"{args.run.rstrip('/')}-finetuned")
+    expect_free(out)
+    before = open_language(args.run, args.data_dir)
+    assert before.corpus is not None
+    device = choose_device(args.device)
+    _say(f"averaged SGD from the best weights of {args.run}; writing {out}")
+    _say(f"device: {device.why}")
+    about = {**before.config["about"], "start": str(Path(args.run).resolve())}
+    about["data_dir"] = args.data_dir or about.get("data_dir")
+    with _resumable(out):
+        run = finetune(
+            before,
+            before.corpus,
+            epochs=args.epochs,
+            lr=args.lr,
+            seed=args.seed,
+            patience=args.patience,
+            device=device,
+            out=out,
+            about=about,
+            workers=args.workers,
+            on_evaluation=_show,
+        )
+    _report(run)
+
+
+def _fit(model: Any, corpus: Corpus, *, device: Device, **given: Any) -> LanguageRun:
+    _say(f"device: {device.why}")
+    with _resumable(given["out"]):
+        return fit_language(model, corpus, device=device, on_evaluation=_show, **given)
+
+
+@contextmanager
+def _resumable(out: Path) -> Iterator[None]:
+    """Within it, whoever interrupts training is told how to go on."""
+    try:
+        yield
+    except Interrupted as said:
+        raise Interrupted(f"{said}; go on with: {launch.place().command}minadv train --resume {out}") from None
+
+
+def _show(record: dict[str, Any]) -> None:
+    if not sys.stderr.isatty():
+        _say(
+            f"step {record['step']}, epoch {record['epoch']:.2f}: loss {record['train_loss']:.4f}, "
+            f"regularizer {record['regularizer']:.4g}, validation perplexity {record['valid_perplexity']:.2f}"
+        )
+
+
+def _report(run: LanguageRun) -> None:
+    if launch.place().rank > 0:
+        return
+    valid, test = run.evaluate("valid"), run.evaluate("test")
+    best = min(run.records, key=lambda r: r["valid_loss"])
+    print(
+        f"test perplexity {test['perplexity']:.2f} (loss {test['loss']:.4f}), validation perplexity "
+        f"{valid['perplexity']:.2f}, the best, at step {best['step']} of {run.step}; run in {run.path}"
+    )
+
+
+def evaluation(args: argparse.Namespace) -> None:
+    """The perplexity of a run on its text, the state carried over the whole of it."""
+    run = open_language(args.run, args.data_dir)
+    found = run.evaluate(args.part, last=args.last)
+    n = len(getattr(run.corpus, args.part)) - 1
+    print(f"{args.part} perplexity {found['perplexity']:.2f}, loss {found['loss']:.4f} ({n:,} words)")
+
+
+def _generate(args: argparse.Namespace) -> None:
+    """Print words as they are made, in lines as wide as the terminal."""
+    run = load_language(args.run)
+    prompt = topics.tokens(args.prompt) if run.config["corpus"]["name"] == "pydoc" else args.prompt.split()
+    unknown = [word for word in prompt if word not in run.vocabulary.index]
+    if unknown and run.vocabulary.unk is not None:
+        warnings.warn(f"{', '.join(map(repr, unknown))}: not in the vocabulary, read as {UNK}", stacklevel=1)
+    made = list(run.generate(args.words, prompt=prompt, temperature=args.temperature, seed=args.seed))
+    text = " ".join([*prompt, *made])
+    width = min(100, shutil.get_terminal_size().columns)
+    for line in text.split(EOS):
+        print("\n".join(textwrap.wrap(line.strip(), width, break_long_words=False)))
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

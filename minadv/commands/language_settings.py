@@ -1,0 +1,178 @@
+r"""The language models of the command line: presets, and the model, regularizer and recipe that options stand for.
+
+A preset fills in what is not given. Those of the paper are ``ptb`` and ``wikitext2``; ``lm`` is a small model for the
+text that needs no download, or for a folder of one's own.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from typing import Any
+
+from minadv.models.language import LanguageModel
+from minadv.regularizers import EL, FD, VD, AdD, Pi, Plain, Regularizer
+from minadv.training.clip import Clip
+from minadv.training.loop import Recipe
+from minadv.training.optimizers import ASGD, SGD, Adam
+from minadv.training.schedules import RampDown, RampUp
+
+METHODS = ("none", "vd", "el", "fd", "pi", "add")
+
+
+@dataclass(frozen=True)
+class Preset:
+    """What a task's name stands for, until an option says otherwise."""
+
+    about: str
+    corpus: str | None = None  # None: what the folder holds, or pydoc
+    embed: int = 400
+    hidden: tuple[int, ...] = (1150, 1150, 400)
+    word_dropout: float = 0.1
+    input_dropout: float = 0.4
+    hidden_dropout: float = 0.3
+    output_dropout: float = 0.4
+    dropconnect: float = 0.5
+    optimizer: str = "asgd"
+    lr: float = 30.0
+    weight_decay: float = 1.2e-6
+    epochs: float = 750.0
+    ramp_down: float = 0.0  # the share of the epochs over which the learning rate falls
+    batch: int = 20
+    bptt: int = 70
+    eval_columns: int = 10
+
+
+PRESETS = {
+    "lm": Preset(
+        "a small language model of CPython's documentation (no download), or of the folder --data-dir",
+        embed=100,
+        hidden=(100, 100),
+        input_dropout=0.3,
+        hidden_dropout=0.2,
+        output_dropout=0.3,
+        dropconnect=0.3,
+        optimizer="sgd",
+        lr=20.0,
+        epochs=20.0,
+        ramp_down=0.4,
+        bptt=35,
+        eval_columns=1,
+    ),
+    "ptb": Preset("AWD-LSTM on the Penn Treebank, 24 million weights (the paper's)", corpus="ptb"),
+    "wikitext2": Preset(
+        "AWD-LSTM on WikiText-2, 34 million weights (the paper's)",
+        corpus="wikitext2",
+        input_dropout=0.65,
+        hidden_dropout=0.2,
+        batch=40,
+    ),
+}
+
+
+def chosen(args: argparse.Namespace, name: str) -> Any:
+    """An option, or what the preset says."""
+    given = getattr(args, name)
+    return getattr(PRESETS[args.task], name) if given is None else given
+
+
+def model(args: argparse.Namespace, n_words: int) -> LanguageModel:
+    """The language model that the options describe."""
+    hidden = tuple(chosen(args, "hidden"))
+    embed = args.embed or (PRESETS[args.task].embed if args.hidden is None else hidden[-1])
+    return LanguageModel(
+        n_words,
+        embed,
+        hidden,
+        tied=not args.untied,
+        alpha=args.ar,
+        beta=args.tar,
+        **{name: chosen(args, name) for name in DROPOUTS},
+    )
+
+
+DROPOUTS = ("word_dropout", "input_dropout", "hidden_dropout", "output_dropout", "dropconnect")
+
+
+def fresh(args: argparse.Namespace) -> tuple[str, ...]:
+    """The parts of the noise that a second pass draws anew: of AdD the words, if any are dropped."""
+    if args.fresh is not None:
+        return tuple(args.fresh)
+    return ("words",) if args.method == "add" and chosen(args, "word_dropout") else ()
+
+
+def regularizer(args: argparse.Namespace, n_layers: int) -> Regularizer:
+    """The regularizer that the options describe."""
+    distance = args.distance or ("logit2" if args.method in ("fd", "pi") else "js")
+    shared = not fresh(args)
+    if args.method == "none":
+        return Plain()
+    if args.method == "vd":
+        return VD(p=args.p)
+    if args.method == "el":
+        return EL(p=args.p, distance=distance, share_noise=shared)
+    if args.method in ("fd", "pi"):
+        return (FD if args.method == "fd" else Pi)(p=args.p, distance=distance, share_noise=shared)
+    if args.delta is not None and args.budget is not None:
+        raise ValueError(f"delta is {args.delta} and budget is {args.budget}: give one of the two")
+    budgets = None if args.budget is None else _by_layer("budget", args.budget, n_layers)
+    return AdD(
+        delta=_by_layer("delta", args.delta or [DELTA], n_layers) if budgets is None else None,
+        budgets=budgets,
+        adv_steps=args.adv_steps,
+        distance=distance,
+        scale=args.scale,
+        search=args.search,
+        rule=args.rule,
+        init=args.init or ("flip" if shared else "base"),
+        share_noise=shared,
+    )
+
+
+DELTA = 0.06  # the paper's
+
+
+def _by_layer(name: str, values: list[Any], n_layers: int) -> Any:
+    """One value for all layers, or a dict with one for each."""
+    if len(values) == 1:
+        return values[0]
+    if len(values) != n_layers:
+        raise ValueError(f"{name} has {len(values)} values, expected 1, or {n_layers}, one for each layer")
+    return {f"layer{n}": value for n, value in enumerate(values)}
+
+
+def weight(args: argparse.Namespace) -> float:
+    """The regularizer's weight: kappa of fraternal dropout is 0.1."""
+    if args.weight is not None:
+        return float(args.weight)
+    return 0.1 if args.method in ("fd", "pi") else 1.0
+
+
+def recipe(args: argparse.Namespace, per_epoch: int) -> Recipe:
+    """The recipe that the options describe."""
+    preset = PRESETS[args.task]
+    steps = args.train_steps or max(1, round(chosen(args, "epochs") * per_epoch))
+    length = steps / per_epoch
+    falling = preset.ramp_down * length if args.ramp_down is None else min(length, args.ramp_down)
+    return Recipe(
+        steps=steps,
+        optimizer=_optimizer(args),
+        clip=None if args.clip == 0 else Clip(args.clip),
+        lr_schedule=RampDown(length, falling),
+        weight=weight(args),
+        weight_schedule=RampUp(args.ramp_up),
+        eval_every=args.eval_every,
+        checkpoint_every=args.checkpoint_every,
+        monitor="loss",
+        patience=args.patience,
+    )
+
+
+def _optimizer(args: argparse.Namespace) -> Any:
+    kind, lr = chosen(args, "optimizer"), chosen(args, "lr")
+    if kind == "adam":
+        if args.weight_decay:
+            raise ValueError(f"weight-decay is {args.weight_decay} and optimizer is adam: it is for sgd and asgd")
+        return Adam(lr if args.lr is not None else 1e-3)
+    decay = chosen(args, "weight_decay")
+    return SGD(lr, weight_decay=decay) if kind == "sgd" else ASGD(lr, decay, interval=args.nonmono)

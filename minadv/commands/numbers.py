@@ -1,0 +1,41 @@
+r"""Numbers on the command line: the ``type`` of options, with errors that say what was expected."""
+
+from __future__ import annotations
+
+import argparse
+import math
+
+
+def positive(text: str) -> int:
+    """A count."""
+    return int(_number(text, int, 1, math.inf, "a positive whole number"))
+
+
+def count(text: str) -> int:
+    """A count that may be zero, or a seed."""
+    return int(_number(text, int, 0, math.inf, "zero or a positive whole number"))
+
+
+def zero_or_more(text: str) -> float:
+    """A weight, a time."""
+    return _number(text, float, 0, math.inf, "zero or a positive number")
+
+
+def amount(text: str) -> float:
+    """A rate, a length."""
+    return _number(text, float, math.ulp(0), math.inf, "a positive number")
+
+
+def probability(text: str) -> float:
+    """The probability of dropping something."""
+    return _number(text, float, 0, 1, "a probability from 0 up to, but not including, 1")
+
+
+def _number(text: str, kind: type[int] | type[float], least: float, below: float, expected: str) -> float:
+    try:
+        value = kind(text)
+    except ValueError:
+        value = math.nan
+    if not least <= value < below:
+        raise argparse.ArgumentTypeError(f"{text!r} is not {expected}")
+    return value

@@ -1,0 +1,259 @@
+r"""The task of a word-level language model: windows of a text, the state carried from each to the next.
+
+A step reads one window of `minadv.data.windows`. Its learning rate is scaled by the window's length, and its state is
+the last one of the window before, or zero where an epoch begins; gradients stop there (truncated backpropagation). The
+state that is carried on is that of the pass at which the likelihood is taken. AR and temporal AR are in the gradient of
+the likelihood (`minadv.models.activation`) and in no reported number.
+
+An evaluation reads a part from its first word to its last with one carried state, without noise and masks.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from minadv import layers, lstm
+from minadv.adversary import find_budgets
+from minadv.backend import Array, is_device, namespace, same_place
+from minadv.data.errors import DataError
+from minadv.data.windows import Windows
+from minadv.distances import Distance
+from minadv.draws import Rng
+from minadv.models.language import LanguageModel, Params, States, TokenBatch
+from minadv.models.language_noise import PARTS, Noise
+from minadv.models.language_reading import Reading, read
+from minadv.models.protocol import Comparison, choose_sites
+from minadv.regularizers import AdD, Plain, Regularizer, Term
+from minadv.training.streams import stream
+from minadv.training.task import Load
+from minadv.training.teams import WHOLE, Part
+from minadv.trees import tree_map
+from minadv.workspace import Workspace
+
+
+@dataclass(frozen=True, eq=False)
+class LanguageTask:
+    r"""A language model on a text; ``train``, ``valid`` and ``test`` are word numbers ``(N,)``, on the task's device.
+
+    Where the regularizer has ``share_noise=False``, its second pass draws the parts ``fresh`` of the noise anew
+    (`minadv.models.language_noise.PARTS`) and shares the others. ``every`` = n compares the predictions of two passes
+    at one step in n only, :math:`\lambda_t = n/T` there and 0 elsewhere, from a random step on: an unbiased estimate of
+    :math:`\lambda_t = 1/T` at a fraction of the cost, most of which is the softmax over the vocabulary. Evaluations
+    read a part in ``columns`` side by side, each from a fresh state; with one, the state has seen the whole text.
+    ``start`` are the first weights (None: drawn).
+    """
+
+    model: LanguageModel
+    train: Array
+    valid: Array
+    test: Array
+    regularizer: Regularizer = field(default_factory=Plain)
+    batch_size: int = 20
+    bptt: int = 70
+    seed: int = 0
+    dtype: str = "float32"
+    random_lengths: bool = True
+    fresh: tuple[str, ...] = ("words",)
+    every: int = 1
+    columns: int = 1
+    start: Params | None = None
+
+    def __post_init__(self) -> None:
+        stream(self.seed, "init")
+        for name in ("every", "columns"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}, expected 1 or more")
+        if not set(self.fresh) <= set(PARTS):
+            raise ValueError(f"fresh is {self.fresh}, expected parts of the noise, some of {', '.join(PARTS)}")
+        expect_regularizer(self.model, self.regularizer, self.fresh)
+        for name, tokens in (("train", self.train), ("valid", self.valid), ("test", self.test)):
+            layers.expect_range(name, tokens, self.model.n_words)
+        self._windows  # noqa: B018 - a text that is shorter than one batch is an error here
+        for name, tokens in (("valid", self.valid), ("test", self.test)):
+            if len(tokens) <= self.columns:
+                raise DataError(
+                    f"{name} has {len(tokens)} tokens, expected at least {self.columns + 1}: two for each column"
+                )
+
+    @property
+    def _windows(self) -> Windows:
+        return Windows(self.train, self.batch_size, self.bptt, self.seed, self.random_lengths)
+
+    @property
+    def per_epoch(self) -> int:
+        return self._windows.per_epoch
+
+    @property
+    def unit(self) -> str:
+        return "word"
+
+    @property
+    def units_per_step(self) -> int:
+        """On average: windows differ in length."""
+        return max(1, round(self._windows.tokens_per_epoch / self.per_epoch))
+
+    def rate(self, step: int) -> float:
+        """The window's length in units of ``bptt``: a short window averages fewer errors, and moves less."""
+        return self._windows.window(step, slice(0, 1)).scale
+
+    def init(self) -> Any:
+        if self.start is not None:
+            return tree_map(lambda a: same_place(a.astype(self.dtype), self.train), self.start)
+        params = self.model.init(stream(self.seed, "init"), dtype=self.dtype)
+        return tree_map(lambda a: same_place(a, self.train), params)
+
+    def first_carry(self) -> States:
+        """Zeros ``(B, H)``, a state a layer."""
+        return zero_states(self.model, self.batch_size, self.dtype, like=self.train)
+
+    def term(
+        self, params: Any, step: int, *, weight: float, carry: Any, part: Part = WHOLE, work: Workspace | None = None
+    ) -> tuple[Term, Any]:
+        windows, B = self._windows, self.batch_size
+        mine = part.rows(B)
+        window = windows.window(step, mine)
+        batch = TokenBatch(window.x, window.y, checked=True)
+        state = None if windows.first(step) else tree_map(lambda a: a[mine], carry)
+        rng, share = part.rng(stream(self.seed, "masks", step), B), part.share(B)
+        noise = self.model.noise(rng, batch)
+        seen = Seen(self.model, noise, self.fresh, self._first(step, len(window.x)), self.every)
+        term = self.regularizer(
+            seen, params, batch, rng=rng, noise=noise, weight=share * weight, likelihood=share, state=state, work=work
+        )
+        return term, term.state
+
+    def _first(self, step: int, T: int) -> int:
+        """The first of the steps that are compared."""
+        return 0 if self.every == 1 else int(stream(self.seed, "every", step).integers(min(self.every, T)))
+
+    @property
+    def load(self) -> Load:
+        sizes, model = (self.model.n_embed, *self.model.hidden), self.model
+        a_word = sum(4.0 * H * (I + H) for I, H in zip(sizes, model.hidden, strict=False)) + model.n_words * sizes[-1]
+        heaviest = 4 * max(model.hidden) ** 2 * np.dtype(self.dtype).itemsize
+        return Load(a_word * self.units_per_step, heaviest, self.batch_size, is_device(self.train))
+
+    def evaluate(self, params: Any, part: str) -> dict[str, Any]:
+        return evaluate(self.model, params, getattr(self, part), columns=self.columns, window=self.bptt)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The model as the regularizer of one step sees it: what its second pass draws anew, and which steps it compares.
+
+    All else is the model's own.
+    """
+
+    model: LanguageModel
+    shared: Noise | None
+    fresh: tuple[str, ...]
+    first: int
+    every: int
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.model, name)
+
+    def noise(self, rng: Rng, batch: TokenBatch) -> Noise | None:
+        """The noise of a second pass that does not share all of it."""
+        return self.model.redraw(rng, batch, self.shared, self.fresh)
+
+    def compare(
+        self,
+        params: Params,
+        features0: Array,
+        features1: Array,
+        lam: Array | None,
+        distance: Distance,
+        *,
+        stop_base: bool = False,
+        weights: bool = True,
+    ) -> Comparison:
+        """The distance at the steps ``first``, ``first + every``, ...; its gradients, zero at the others."""
+        if self.every == 1:
+            return self.model.compare(params, features0, features1, lam, distance, stop_base=stop_base, weights=weights)
+        chosen = slice(self.first, None, self.every)
+        found = self.model.compare(
+            params,
+            features0[chosen],
+            features1[chosen],
+            None if lam is None else lam[chosen],
+            distance,
+            stop_base=stop_base,
+            weights=weights,
+        )
+
+        def spread(d: Array) -> Array:
+            whole: Array = namespace(d).zeros_like(features1)
+            whole[chosen] = d
+            return whole
+
+        d0 = None if found.dfeatures0 is None else spread(found.dfeatures0)
+        return Comparison(found.d, d0, spread(found.dfeatures1), found.params)
+
+
+def expect_regularizer(model: LanguageModel, regularizer: Regularizer, fresh: tuple[str, ...] = ("words",)) -> None:
+    """Raise unless the model has the regularizer's sites, with units enough for its budgets, and noise where it must.
+
+    A search that starts at the base mask needs noise that differs between the passes: its influence map is zero if not.
+    """
+    choose_sites(model, getattr(regularizer, "sites", None))
+    if not isinstance(regularizer, AdD):
+        return
+    find_budgets(
+        model,
+        sites=regularizer.sites,
+        delta=regularizer.delta,
+        budgets=regularizer.budgets,
+        search=regularizer.search,
+        max_masks=regularizer.max_masks,
+    )
+    rates = model.rates
+    by_part = {"words": rates.words, "inputs": rates.inputs, "outputs": max(rates.outputs), "U": rates.U}
+    differs = not regularizer.share_noise and any(by_part[part] for part in fresh)
+    if regularizer.init == "base" and regularizer.search in ("greedy", "reselect") and not differs:
+        raise ValueError(
+            'init is "base", which needs noise that differs between the two passes: give the model a word dropout and '
+            'the regularizer share_noise=False, or start with init="flip"'
+        )
+
+
+def zero_states(model: LanguageModel, B: int, dtype: str, *, like: Array) -> States:
+    """The state before the first word, as a run's checkpoints hold it, where the array ``like`` is."""
+    xp = namespace(like)
+    return tuple(lstm.State(xp.zeros((B, H), dtype), xp.zeros((B, H), dtype)) for H in model.hidden)
+
+
+def evaluate(
+    model: LanguageModel, params: Params, tokens: Array, *, columns: int = 1, window: int = 70
+) -> dict[str, float]:
+    """Mean NLL of a word and perplexity over a text ``tokens (N,)``, of which every word but the first is predicted.
+
+    With several columns, which is faster and a little worse for the first words of each, the first (N - 1) % columns
+    are one word longer than the others.
+    """
+    if columns == 1:
+        return metrics(read(model, params, tokens, window=window))
+    steps, longer = divmod(len(tokens) - 1, columns)
+    begins = [n * steps + min(n, longer) for n in range(columns)]
+    found = read(model, params, _side_by_side(tokens, begins, steps + 1), window=window)
+    if longer:
+        state = tree_map(lambda a: a[:longer], found.state)
+        ends = _side_by_side(tokens, [n + steps for n in begins[:longer]], 2)
+        more = read(model, params, ends, state=state, window=window)
+        found = Reading(found.nll + more.nll, found.n + more.n, found.state)
+    return metrics(found)
+
+
+def metrics(found: Reading) -> dict[str, float]:
+    """What an evaluation says of a reading."""
+    return {"loss": found.loss, "perplexity": math.inf if found.loss > 700 else math.exp(found.loss)}
+
+
+def _side_by_side(tokens: Array, begins: list[int], length: int) -> Array:
+    """Pieces of a text ``(length, B)``."""
+    pieces: Array = namespace(tokens).stack([tokens[n : n + length] for n in begins], axis=1)
+    return pieces

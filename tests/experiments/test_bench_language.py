@@ -1,0 +1,127 @@
+"""The benchmark of language models in miniature, and that its rival in PyTorch does the same work."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("threadpoolctl", reason="experiments set BLAS threads")
+
+from experiments import bench_language, bench_language_steps
+from minadv.models.language import TokenBatch
+from minadv.regularizers import AdD, Plain
+from minadv.trees import leaves
+
+
+@pytest.fixture(autouse=True)
+def once(device: Any) -> None:
+    if device.name == "gpu":
+        pytest.skip("the benchmark runs on the host")
+
+
+TINY_SIZE = bench_language_steps.Size("ptb", (6, 5), 5, (0.3, 0.2, 0.2, 0.2, 0.2), B=4, V=30, delta=0.4)
+
+
+def test_bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    """Every method in miniature, in this process, and the report."""
+    sizes = {"ptb": TINY_SIZE, "again": replace(TINY_SIZE, name="again", every=2)}
+    methods = {
+        name: r if not isinstance(r, AdD) else replace(r, delta=0.4) for name, r in bench_language_steps.METHODS.items()
+    }
+    for module in (bench_language, bench_language_steps):
+        monkeypatch.setattr(module, "SIZES", sizes)
+    monkeypatch.setattr(bench_language_steps, "METHODS", methods)
+
+    def here(size: str, method: str, contender: str, rounds: int, workers: int | None) -> dict[str, Any]:
+        if contender != "minadv":
+            return {"failed": "No module named 'torch'"}
+        return bench_language_steps.measure(sizes[size], method, contender, rounds, 1)
+
+    monkeypatch.setattr(bench_language, "apart", here)
+    bench_language.main(["--sizes", "ptb", "again", "--rounds", "2", "--out", str(tmp_path)])
+    found = json.loads((tmp_path / "bench_language.json").read_text())
+    assert list(found["sizes"]) == ["ptb", "again"]
+    assert all(len(m["minadv"]["seconds"]) == 2 for m in found["sizes"]["again"].values())
+    assert found["facts"]["command"].endswith("--out DIR")
+    written = (tmp_path / "bench_language.md").read_text()
+    assert all(f"\n| {method} " in written for method in bench_language.METHODS)
+    assert "a step of every method stays under 3 GiB" in written
+    assert capsys.readouterr().err.count("words a second") == 2 * len(methods)
+
+
+def test_the_verdict_on_memory() -> None:
+    much = {"sizes": {"ptb": {"none": {"minadv": {"peak": 3300.0}}, "VD": {"minadv": {"peak": 10.0}}}}}
+    assert bench_language.verdict(much) == (
+        "At the paper's size a step of every method does not stay under 3 GiB: the most is none's 3.07."
+    )
+    assert bench_language.verdict({"sizes": {}}) == "The paper's size was not measured."
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("fused", [True, False])
+@pytest.mark.parametrize("method", ["none", "AdD K=1"])
+def test_the_rival_does_the_same_work(method: str, fused: bool, rng: np.random.Generator) -> None:
+    """In float64, with the same noise: the gradients of minadv."""
+    torch = pytest.importorskip("torch")
+    from experiments import bench_language_torch as rival
+
+    size = TINY_SIZE
+    model = size.model()
+    params = model.init(rng, dtype=np.float64)
+    tokens = rng.integers(0, size.V, (size.T + 1, size.B))
+    batch = TokenBatch(tokens[:-1], tokens[1:])
+    noise = model.noise(rng, batch)
+    second = model.redraw(rng, batch, noise, ("words",))
+    regularizer = Plain() if method == "none" else AdD(delta=0.4, init="base", share_noise=False)
+
+    class Given:
+        """The model, whose second draw of noise is the one at hand."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(model, name)
+
+        def noise(self, *_: Any) -> Any:
+            return second
+
+    term = regularizer(Given(), params, batch, rng=rng, noise=noise, weight=1.0, likelihood=1.0)
+
+    def masks(n: Any) -> Any:
+        def scaled(keep: Any, p: float) -> Any:
+            return torch.tensor(keep / (1 - p))
+
+        rates = model.rates
+        return rival.Masks(
+            scaled(n.words[:, None], rates.words),
+            scaled(n.inputs, rates.inputs),
+            [scaled(k, p) for k, p in zip(n.outputs, rates.outputs, strict=True)],
+            [scaled(k, rates.U) for k in n.U],
+        )
+
+    cells = [tuple(torch.tensor(w).requires_grad_() for w in (c.W, c.U, c.b)) for c in params.cells]
+    net = rival.Net(torch.tensor(params.E).requires_grad_(), cells, torch.tensor(params.b).requires_grad_())
+    state = [(torch.zeros(size.B, H, dtype=torch.float64),) * 2 for H in size.hidden]
+    grads, loss, last = rival.gradients(
+        *(net, torch.tensor(batch.tokens), torch.tensor(batch.targets), masks(noise), state),
+        second=None if method == "none" else masks(second),
+        budgets=[int(0.4 * H + 1e-9) for H in size.hidden] if method != "none" else [],
+        fused=fused,
+    )
+    mine = [g for _, g in leaves(term.grads)]
+    assert float(loss) == pytest.approx(float(term.nll.mean() + term.value.mean()), rel=1e-12)
+    for ours, theirs in zip(mine, grads, strict=True):
+        np.testing.assert_allclose(ours, theirs.numpy(), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(term.state[1].h, last[1][0].numpy(), rtol=1e-10)
+    before = [w.detach().clone() for w in net.leaves]
+    rival.update(net, grads, 0.1)
+    moved = torch.sqrt(sum(((a - b) ** 2).sum() for a, b in zip(before, net.leaves, strict=True)))
+    norm = torch.sqrt(sum((g * g).sum() for g in grads))
+    assert float(moved.detach()) == pytest.approx(0.1 * min(0.25, float(norm)), rel=1e-6)
+
+
+def test_words_of_the_bench_are_words() -> None:
+    drawn = bench_language_steps.text(TINY_SIZE, 4)
+    assert len(drawn) == 4 * (5 * 4 + 1)
+    assert 0 <= drawn.min() <= drawn.max() < 30

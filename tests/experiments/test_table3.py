@@ -1,0 +1,205 @@
+"""Table 3 in miniature: language models searched, trained, resumed, tuned, told."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("safetensors")
+pytest.importorskip("matplotlib", reason="figures need matplotlib")
+pytest.importorskip("threadpoolctl", reason="experiments set BLAS threads")
+
+from experiments import language_comparison, language_report, reporting, table3
+from experiments.language_comparison import METHODS, REPEATED, Preset, best_setting, compare, settings
+from minadv.cli import main
+from minadv.training import checkpoints
+from tests.data.corpora import write_corpus
+from tests.training.languages import lines
+
+SMALL = Preset(
+    "small",
+    "a toy",
+    "folder",
+    hidden=(6, 5),
+    epochs=2,
+    dropouts=(0.4, 0.1, 0.1, 0.1, 0.1),
+    lr=2.0,
+    batch=4,
+    bptt=7,
+    every=2,
+    delta=0.4,
+    search=True,
+    reach=12,
+)
+
+
+@pytest.fixture(autouse=True)
+def in_this_process(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes of their own take longer than the work."""
+    if device.name == "gpu":
+        pytest.skip("the comparison runs on the host")
+    monkeypatch.setattr(language_comparison.reporting, "run_all", lambda work, jobs, **how: [work(job) for job in jobs])
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("table3")
+
+
+@pytest.fixture(scope="module")
+def text(root: Path) -> str:
+    """With many words, so that two draws of those that are dropped are never the same."""
+    words = [f"w{n}" for n in range(40)]
+    texts = {"train": [*lines(60), *words], "valid": [*lines(9, 1), *words[:5]], "test": lines(11, 2)}
+    return str(write_corpus(root / "text", **{part: "\n".join(found) + "\n" for part, found in texts.items()}))
+
+
+def small(
+    root: Path, text: str, preset: Preset = SMALL, methods: Any = ("none", "FD", "AdD K=1"), seeds: int = 2
+) -> Any:
+    return compare(preset, methods=methods, seeds=seeds, workers=1, root=root / "runs", data_dir=text)
+
+
+def test_searched_then_run(root: Path, text: str) -> None:
+    searched, results = small(root, text)
+    tried = [("AdD K=1", *s) for s in settings("AdD K=1", 0.4)] + [("FD", *s) for s in settings("FD")]
+    assert [(r["method"], r["strength"], r["weight"]) for r in searched] == tried
+    assert all(len(settings(method)) == 3 for method in METHODS if method != "none")  # the same chance for each
+    assert [(r["method"], r["seed"]) for r in results] == [
+        *(("AdD K=1", 0), ("FD", 0), ("none", 0), ("AdD K=1", 1), ("FD", 1), ("none", 1)),
+    ]
+    for r in results:
+        best = [s for s in searched if s["method"] == r["method"]]
+        if best:
+            chosen = min(best, key=lambda s: s["valid"])
+            assert (r["strength"], r["weight"]) == (chosen["strength"], chosen["weight"])
+        assert r["valid"] == pytest.approx(min(v for _, v in r["curve"]), rel=1e-5)
+        assert r["before"] == {part: r[part] for part in ("valid", "test")}  # it was not tuned
+        assert 1 < r["test"] < 50
+
+
+def test_a_second_call_does_no_work(root: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = small(root, text)
+    monkeypatch.setattr(language_comparison, "fit_language", None)
+    assert json.dumps(small(root, text)) == json.dumps(first)
+
+
+def test_a_killed_run_goes_on(root: Path, text: str) -> None:
+    small(root, text)
+    [run] = (root / "runs" / "small" / "final").glob("FD-*-seed0")
+    result = json.loads((run / "result.json").read_text())
+    (run / "result.json").unlink()
+    newest = checkpoints.latest(run)
+    assert newest is not None
+    newest.unlink()
+    small(root, text)
+    again = json.loads((run / "result.json").read_text())
+    assert {**again, "words_per_second": 0} == {**result, "words_per_second": 0}
+
+
+def test_the_command_line_opens_its_runs(root: Path, text: str, capsys: Any) -> None:
+    small(root, text)
+    for run in (root / "runs" / "small" / "final").iterdir():
+        result = json.loads((run / "result.json").read_text())
+        assert main(["eval", str(run)]) == 0
+        assert capsys.readouterr().out.startswith(f"test perplexity {result['test']:.2f}")
+
+
+def test_all_methods_averaged_and_tuned(tmp_path: Path, text: str) -> None:
+    preset = replace(
+        SMALL, name="tuned", search=False, optimizer="asgd", ramp_down=0.0, finetune=1, epochs=1, nonmono=1
+    )
+    searched, results = small(tmp_path, text, preset, METHODS, seeds=2)
+    assert searched == []
+    counts = {method: sum(r["method"] == method for r in results) for method in METHODS}
+    assert counts == {method: 2 if method in REPEATED else 1 for method in METHODS}
+    assert all(r["before"]["valid"] != r["valid"] for r in results)
+    folders = {path.name for path in (tmp_path / "runs" / "tuned" / "final").iterdir()}
+    assert {"FD-0.1-0.1-seed1", "FD-0.1-0.1-seed1-finetuned"} <= folders
+    again = small(tmp_path, text, preset, METHODS, seeds=2)
+    assert json.dumps(again[1]) == json.dumps(results)
+
+
+def result(method: str, seed: int, valid: float, train: float = 100.0, **more: Any) -> dict[str, Any]:
+    base = {"method": method, "seed": seed, "strength": 0.1, "weight": 1.0, "weights": 2_652_400}
+    speed = {"words_per_second": 1234.5, "curve": [(1, 300.0), (2, valid)]}
+    return {**base, **speed, "valid": valid, "test": valid - 4, "train": train, **more}
+
+
+RESULTS = [
+    *(result("none", seed, 110 + seed) for seed in range(3)),
+    *(result("FD", seed, 108 + seed) for seed in range(3)),
+    result("AdD K=1", 0, 115.0),
+]
+SHOWN = ("none", "FD", "AdD K=1")
+
+
+def test_settings_are_chosen_by_validation() -> None:
+    trials = [result("FD", 0, 5.0, strength=0.1), result("FD", 0, 4.0, strength=0.2, test=99.0), result("VD", 0, 1.0)]
+    assert best_setting(trials, "FD") == (0.2, 1.0)
+    assert best_setting(trials, "EL") is None
+
+
+def test_table() -> None:
+    preset = replace(SMALL, paper=(("FD", "67.5 / 64.9"),))
+    head, rule, *rows = language_report.table(preset, RESULTS, SHOWN).splitlines()
+    cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
+    assert len(head.split("|")) == len(rule.split("|"))
+    assert cells[0] == ["none", "3", "", "111.00 ± 1.00", "107.00 ± 1.00", "100.00 ± 0.00", "1,234", ""]
+    assert cells[1][2:4] + cells[1][-1:] == ["0.1, 1", "109.00 ± 1.00", "67.5 / 64.9"]
+    assert cells[2][3:5] == ["115.00", "111.00"]
+    assert "published" not in language_report.table(SMALL, RESULTS, SHOWN)
+
+
+def test_verdict() -> None:
+    why = (
+        "Without a regularizer the training text has perplexity 100.0 (with dropout) at the end, validation 111.0: the "
+        "model does overfit, so that this is not for want of something to regularize."
+    )
+    assert language_report.verdict(replace(SMALL, reach=120), RESULTS, SHOWN).splitlines() == [
+        "- Validation perplexity from low to high: FD 109.0, none 111.0, AdD K=1 115.0.",
+        "  - FD against none: validation 2.00 lower, test 2.00 lower (3 seeds)",
+        "  - AdD K=1 against none: validation 4.00 higher, test 4.00 higher (1 seed)",
+        "  - AdD K=1 against FD: validation 6.00 higher, test 6.00 higher (1 seed)",
+        "- `none` reaches a validation perplexity of 120: 111.0.",
+        f"- Not below `none` on validation: AdD K=1. {why}",
+    ]
+    under = [{**r, "train": 130.0} for r in RESULTS]
+    said = language_report.verdict(replace(SMALL, reach=100), under, SHOWN)
+    assert "`none` does not reach a validation perplexity of 100" in said
+    assert "does not overfit at this length" in said
+    assert "Not below" not in language_report.verdict(SMALL, RESULTS, ("none", "FD"))
+
+
+def test_the_presets_are_those_of_the_table() -> None:
+    ptb, wikitext2, fd1 = (table3.PRESETS[name] for name in ("ptb", "wikitext2", "ptb-fd1"))
+    assert round(ptb.model(10_000).n_params / 1e6) == 24
+    assert round(wikitext2.model(33_278).n_params / 1e6) == 34
+    assert dict(fd1.paper) == {"FD": "67.5 / 64.9"}
+    for preset in (ptb, wikitext2):
+        assert all(f"| {dict(preset.paper)[m]} |" in table3.PAPER for m in ("none", "FD", "AdD K=1"))
+    small = table3.PRESETS["ptb-small"]
+    assert (small.corpus, small.hidden, small.epochs, small.reach) == ("ptb", (200, 200), 10, 120)
+
+
+def test_main(tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    monkeypatch.setitem(table3.PRESETS, "pydoc", replace(SMALL, name="pydoc", search=False, epochs=1))
+    options = ["--methods", "none", "VD", "--data-dir", text, "--runs", str(tmp_path / "runs"), f"--out={tmp_path}"]
+    table3.main(["--preset", "pydoc", *options])
+    data = json.loads((tmp_path / "table3-pydoc.json").read_text())
+    assert (len(data["search"]), len(data["results"]), data["facts"]["seeds"]) == (0, 2, 1)
+    shown = "python -m experiments.table3 --preset pydoc --methods none VD --data-dir DIR --runs DIR --out=DIR"
+    assert data["facts"]["command"] == shown
+    written = (tmp_path / "table3-pydoc.md").read_text()
+    assert str(tmp_path) not in written + json.dumps(data)
+    assert language_report.verdict(SMALL, data["results"], ["none", "VD"]) in written
+    assert table3.PAPER in written
+    assert (tmp_path / "table3-pydoc.png").read_bytes().startswith(b"\x89PNG")
+    assert "written:" in capsys.readouterr().out
+
+
+def test_figure(tmp_path: Path) -> None:
+    path = reporting.save_figure(language_report.figure(SMALL, RESULTS, SHOWN), tmp_path / "small.png")
+    assert path.stat().st_size > 10_000

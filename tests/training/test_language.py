@@ -1,0 +1,232 @@
+"""The task of a language model: windows with a carried state, what passes share, parts of a batch, perplexity."""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from minadv.backend import to_host
+from minadv.data.errors import DataError
+from minadv.data.windows import Windows, in_order
+from minadv.distances import by_name
+from minadv.models.language import TokenBatch
+from minadv.models.language_reading import read
+from minadv.regularizers import EL, AdD
+from minadv.training.clip import Clip
+from minadv.training.language_task import LanguageTask, Seen, evaluate
+from minadv.training.loop import Recipe, train
+from minadv.training.optimizers import ASGD, SGD
+from minadv.training.teams import Part
+from minadv.training.workers import Workers
+from minadv.trees import tree_add, tree_map
+from tests.compare import assert_close, assert_same_bits
+from tests.networks import Watched
+from tests.training.languages import NOISY, REGULARIZERS, SECOND, corpus, model, task
+
+pytestmark = pytest.mark.filterwarnings("ignore::minadv.adversary.SmallBudgetWarning")
+
+
+def term(toy: Any, params: Any, step: int, carry: Any = None, **given: Any) -> Any:
+    carry = toy.first_carry() if carry is None else carry
+    return toy.term(params, step, weight=0.7, carry=carry, **given)
+
+
+def test_the_state_is_carried_from_window_to_window(put: Any) -> None:
+    """Without noise, the windows of an epoch one after the other are one long reading of every column."""
+    toy = task(put, noise={})
+    params, windows = toy.init(), Windows(toy.train, 4, 7, 0)
+    total, carry = 0.0, toy.first_carry()
+    for step in range(toy.per_epoch):
+        found, carry = term(toy, params, step, carry)
+        total += float(found.nll.sum()) * windows.window(step).x.shape[0]
+    tokens = to_host(toy.train)
+    streams = np.stack([tokens[b * windows.length : (b + 1) * windows.length + 1] for b in range(4)], axis=1)
+    assert total == pytest.approx(read(toy.model, to_host(params), streams).nll, rel=1e-10)
+    fresh, _ = term(toy, params, toy.per_epoch)
+    stale, _ = term(toy, params, toy.per_epoch, carry)
+    assert_same_bits(fresh.grads, stale.grads)  # an epoch begins with a state of zeros, whatever was carried
+    other, _ = term(toy, params, 1)
+    again, _ = term(toy, params, 1, carry)
+    assert abs(to_host(other.nll) - to_host(again.nll)).max() > 1e-4
+
+
+def test_the_rate_is_the_length_of_the_window(put: Any) -> None:
+    toy = task(put)
+    lengths = [len(Windows(toy.train, 4, 7, 0).window(step).x) for step in range(toy.per_epoch)]
+    assert len(set(lengths)) > 1
+    assert [7 * toy.rate(step) for step in range(toy.per_epoch)] == pytest.approx(lengths)
+    assert toy.units_per_step == round(4 * sum(lengths) / len(lengths))
+    assert replace(toy, random_lengths=False).rate(0) == 1
+
+
+@pytest.mark.parametrize("name", REGULARIZERS)
+def test_a_step_depends_on_its_number_alone(name: str, put: Any) -> None:
+    toy = task(put, REGULARIZERS[name], every=2)
+    params = toy.init()
+    in_turn = [term(toy, params, step)[0] for step in range(4)]
+    again, _ = term(task(put, REGULARIZERS[name], every=2), params, 3)
+    assert_same_bits(again.grads, in_turn[3].grads)
+    assert_same_bits(again.value, in_turn[3].value)
+
+
+@pytest.mark.parametrize("name", REGULARIZERS)
+@pytest.mark.parametrize("count", [2, 3])
+def test_the_contributions_of_all_parts_are_the_whole(name: str, count: int, put: Any) -> None:
+    toy = task(put, REGULARIZERS[name], every=2)
+    params = toy.init()
+    _, carry = term(toy, params, 0)
+    whole, after = term(toy, params, 1, carry)
+    parts = [term(toy, params, 1, carry, part=Part(n, count)) for n in range(count)]
+    total = None
+    for found, _ in parts:
+        total = tree_add(total, found.grads)
+    assert_close(total, whole.grads, 1e-11)
+    rows = [tree_map(to_host, state) for _, state in parts]
+    assert_close(tree_map(lambda *leaves: np.concatenate(leaves), rows[0], *rows[1:]), after, 1e-11)
+    shares = [np.concatenate([to_host(getattr(t, what)) for t, _ in parts]) for what in ("nll", "value")]
+    assert_close(shares, [whole.nll, whole.value], 1e-11)
+
+
+def differing(noise: Any, other: Any) -> set[str]:
+    """The parts in which two records of noise are not the same."""
+
+    def differ(one: Any, two: Any) -> bool:
+        pairs = zip(one, two, strict=True) if isinstance(one, tuple) else [(one, two)]
+        return any((to_host(a) != to_host(b)).any() for a, b in pairs)
+
+    return {part for part in ("words", "inputs", "outputs", "U") if differ(getattr(noise, part), getattr(other, part))}
+
+
+@pytest.mark.parametrize("fresh", [("words",), ("words", "inputs", "outputs", "U"), ("U",)])
+def test_what_the_second_pass_draws_anew(fresh: tuple[str, ...], put: Any) -> None:
+    toy = task(put, AdD(budgets=2, **SECOND), fresh=fresh)
+    watched = Watched(toy.model)
+    term(replace(toy, model=watched), toy.init(), 1)  # type: ignore[arg-type]
+    base, probe, adversarial = (given["noise"] for given in watched.forward)
+    assert differing(base, probe) == set(fresh)
+    assert differing(probe, adversarial) == set()
+
+
+def test_shared_noise(put: Any) -> None:
+    toy = task(put, EL(p=0.3))
+    watched = Watched(toy.model)
+    term(replace(toy, model=watched), toy.init(), 1)  # type: ignore[arg-type]
+    assert differing(*(given["noise"] for given in watched.forward)) == set()
+
+
+@pytest.mark.parametrize("distance", ["js", "logit2"])
+@pytest.mark.parametrize("stop", [False, True])
+def test_every_nth_step_is_a_choice_of_lambda(distance: str, stop: bool, put: Any, rng: np.random.Generator) -> None:
+    toy = task(put)
+    T, B, first, n = 8, 3, 1, 3
+    features = [put(rng.standard_normal((T, B, 2 * 5))) for _ in range(2)]  # the penalty's raw outputs beside them
+    lam = np.zeros(T)
+    lam[first::n] = 1 / len(lam[first::n])
+    seen = Seen(toy.model, None, (), first, n)
+    how = {"stop_base": stop}
+    thin = seen.compare(toy.init(), *features, None, by_name(distance), **how)
+    full = toy.model.compare(toy.init(), *features, put(lam), by_name(distance), **how)
+    assert_close(thin, full, 1e-12)
+    assert float(abs(thin.dfeatures1).max()) > 0
+    given = seen.compare(toy.init(), *features, put(2 * lam), by_name(distance), **how)
+    assert_close(given.d, 2 * full.d, 1e-12)
+
+
+def test_penalties_are_in_the_gradient_only(put: Any) -> None:
+    plain, penal = task(put, noise=NOISY), task(put, noise={**NOISY, "alpha": 2.0, "beta": 1.0})
+    params = plain.init()
+    one, two = term(plain, params, 1)[0], term(penal, params, 1)[0]
+    assert_close(one.nll, two.nll, 1e-12)
+    assert float(abs(one.grads.E - two.grads.E).max()) > 1e-4
+
+
+@pytest.mark.parametrize("columns", [1, 4, 7])
+def test_evaluate(columns: int, put: Any) -> None:
+    """Every word but the first is predicted once: 53 of them, which is no multiple of 4 or 7."""
+    toy = task(put, columns=columns)
+    params, tokens = toy.init(), toy.valid
+    found = toy.evaluate(params, "valid")
+    nll, n, state = 0.0, 0, None
+    for x, y in in_order(tokens, 3, columns):
+        if state is not None:
+            state = tree_map(lambda a, B=x.shape[1]: a[:B], state)
+        features, state, _ = toy.model.body(params, TokenBatch(x), masks={}, noise=None, state=state)
+        nll += float(toy.model.nll(params, features, y).sum())
+        n += y.size
+    assert n == len(tokens) - 1 == 53
+    assert found == {"loss": pytest.approx(nll / n), "perplexity": pytest.approx(math.exp(nll / n))}
+    assert toy.evaluate(params, "test")["loss"] != found["loss"]
+
+
+def test_a_uniform_model_has_the_perplexity_of_its_vocabulary(put: Any) -> None:
+    toy = task(put)
+    nothing = tree_map(lambda a: 0 * a, toy.init())
+    assert evaluate(toy.model, nothing, toy.test)["perplexity"] == pytest.approx(toy.model.n_words, rel=1e-12)
+
+
+def test_host_and_device_train_alike(put: Any) -> None:
+    """Same windows and masks on either; weights that differ by rounding only."""
+    recipe = Recipe(steps=9, optimizer=ASGD(2.0, 1e-3, interval=1), clip=Clip(0.25), eval_every=2, monitor="loss")
+    regularizer = AdD(budgets=2, **SECOND)
+    here, there = (train(task(where, regularizer), recipe)[0] for where in (lambda a: a, put))
+    assert_close(there, here, 1e-9)
+    assert here.optimizer.started
+
+
+@pytest.mark.parametrize("name", ["FD", "AdD"])
+def test_workers_train_as_one_process_does(name: str, put: Any, device: Any) -> None:
+    if device.name != "cpu":
+        pytest.skip("worker processes are for the host")
+    toy = task(put, REGULARIZERS[name])
+    recipe = Recipe(steps=7, optimizer=SGD(2.0), clip=Clip(0.25), monitor="loss")
+    alone, _ = train(toy, recipe)
+    team = Workers(toy, 2, toy.init())
+    try:
+        both, _ = train(toy, recipe, team=team)
+    finally:
+        team.close()
+    assert_close(both.params, alone.params, 1e-9)
+    assert_close(both.carry, alone.carry, 1e-9)
+
+
+def test_the_load_of_a_step(put: Any) -> None:
+    toy = task(put)
+    V = toy.model.n_words
+    each = 4 * 6 * (5 + 6) + 4 * 5 * (6 + 5) + V * 5
+    assert toy.load.products == toy.units_per_step * each
+    assert (toy.load.weights, toy.load.examples) == (4 * 6 * 6 * 8, 4)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"every": 0}, "every is 0, expected 1 or more"),
+        ({"columns": 0}, "columns is 0, expected 1 or more"),
+        ({"columns": 60}, "valid has 54 tokens, expected at least 61: two for each column"),
+        ({"fresh": ("gates",)}, "fresh is .*, expected parts of the noise, some of words, inputs, outputs, U"),
+        ({"batch_size": 400}, "the text is shorter than one batch: it has 360 tokens, expected at least 401"),
+        ({"bptt": 0}, "length of a window is 0"),
+        ({"seed": -1}, "seed is -1"),
+        ({"regularizer": AdD(budgets=7)}, "budgets of layer0 is 7, expected a number of flips from 1 to H = 6"),
+        ({"regularizer": AdD(delta=0.1)}, "delta is 0.1, which allows no flip among H = 6 units"),
+        ({"regularizer": AdD(budgets=2, sites=("layer9",))}, "expected a tuple of names among"),
+        ({"regularizer": AdD(budgets=2, init="base")}, 'init is "base", which needs noise that differs'),
+        ({"regularizer": AdD(budgets=2, **SECOND), "fresh": ()}, 'init is "base", which needs noise that differs'),
+    ],
+)
+def test_bad_tasks(options: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        task(lambda a: a, options.pop("regularizer", None), **options)
+
+
+def test_a_text_of_another_vocabulary(put: Any) -> None:
+    text = corpus()
+    with pytest.raises(ValueError, match="expected"):
+        LanguageTask(replace(model(text), n_words=3), put(text.train), put(text.valid), put(text.test))
+
+
+def test_a_short_text_is_an_error_of_the_data() -> None:
+    with pytest.raises(DataError, match="choose a smaller batch"):
+        task(lambda a: a, batch_size=400)
