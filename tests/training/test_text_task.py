@@ -11,6 +11,7 @@ import pytest
 from minadv import layers
 from minadv.backend import same_place, to_host
 from minadv.data.buckets import density, make_batch
+from minadv.influence import ZeroInfluenceWarning
 from minadv.models.text import TextBatch
 from minadv.regularizers import AT, EL, FD, VAT, VD, AdD, Plain, Sum
 from minadv.training import pretrain_task as pretraining
@@ -106,7 +107,7 @@ def test_no_influence_map_is_zero(name: str, put: Any) -> None:
     task = text_task(put, EVERY[name])
     params = task.init()
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
+        warnings.simplefilter("error", ZeroInfluenceWarning)
         for step in range(3):
             term, _ = task.term(params, step, weight=1.0, carry=None)
             site = "readout" if name == "last" else "layer0"

@@ -1,0 +1,188 @@
+r"""Table 2: semi-supervised text classification, every method, beginning with one pre-trained language model.
+
+``python -m experiments.table2`` (docstrings: minutes, no download), ``--preset imdb-small`` (real IMDB at a reduced
+size, about three hours of two cores), ``imdb`` or ``elec`` (the paper's sizes, for a GPU). Killed, it goes on where it
+stopped when the same command is given again; ``--until pretrain`` and ``--until search`` stop after these parts. Writes
+table2-PRESET.json, .md and .png under experiments/results.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from experiments import reporting, text_comparison, text_verdicts
+from experiments.naive_bayes import naive_bayes
+from experiments.text_comparison import Preset
+from experiments.text_methods import METHODS
+from minadv.backend import choose_device
+from minadv.commands.text_settings import corpus_of
+
+PRESETS = {
+    preset.name: preset
+    for preset in (
+        Preset(
+            "docstrings",
+            "docstrings",
+            vocab_size=8000,
+            embed=64,
+            hidden=64,
+            dropout=0.2,
+            max_tokens=100,
+            truncate=None,
+            forget_bias=1.0,
+            lm_steps=2000,
+            lm_batch=32,
+            lm_window=35,
+            lm_lr=3e-3,
+            candidates=500,
+            steps=300,
+            batch=32,
+            lr=5e-3,
+            search_steps=100,
+            seeds=1,
+            evaluations=6,
+            about="which of six libraries a docstring is from, most labels hidden",
+        ),
+        Preset(
+            "imdb-small",
+            "imdb",
+            vocab_size=10_000,
+            embed=64,
+            hidden=128,
+            dropout=0.3,
+            max_tokens=200,
+            truncate=None,
+            forget_bias=1.0,
+            lm_steps=20_000,
+            lm_batch=128,
+            lm_window=70,
+            lm_lr=3e-3,
+            candidates=1024,
+            steps=1500,
+            batch=32,
+            lr=5e-3,
+            search_steps=400,
+            seeds=1,
+            evaluations=6,
+            about="IMDB at a reduced size",
+        ),
+        Preset(
+            "imdb",
+            "imdb",
+            vocab_size=None,
+            embed=256,
+            hidden=1024,
+            dropout=0.5,
+            max_tokens=None,
+            truncate=400,
+            forget_bias=0.0,
+            lm_steps=100_000,
+            lm_batch=256,
+            lm_window=400,
+            lm_lr=1e-3,
+            candidates=1024,
+            steps=15_000,
+            batch=64,
+            lr=5e-4,
+            search_steps=3000,
+            seeds=5,
+            evaluations=30,
+            min_documents=2,
+            about="IMDB at the paper's sizes",
+        ),
+        Preset(
+            "elec",
+            "elec",
+            vocab_size=None,
+            embed=512,
+            hidden=1024,
+            dropout=0.5,
+            max_tokens=None,
+            truncate=400,
+            forget_bias=0.0,
+            lm_steps=100_000,
+            lm_batch=256,
+            lm_window=400,
+            lm_lr=1e-3,
+            candidates=1024,
+            steps=10_000,
+            batch=64,
+            lr=5e-4,
+            search_steps=2000,
+            seeds=5,
+            evaluations=20,
+            min_documents=2,
+            about="Elec at the paper's sizes",
+        ),
+    )
+}
+
+PLACES = ("--data-dir", "--runs", "--out")
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m experiments.table2", description=__doc__)
+    parser.add_argument("--preset", choices=PRESETS, default="docstrings", help="size (default docstrings)")
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS), help="rows (default: all)")
+    parser.add_argument("--seeds", type=int, help="networks for each of these methods (default: the preset's)")
+    parser.add_argument("--until", choices=("pretrain", "search", "rows"), default="rows", help="where to stop")
+    parser.add_argument("--data-dir", help="folder of the texts (default: MINADV_DATA, then the cache)")
+    parser.add_argument("--device", choices=("auto", "cpu", "gpu"), default="auto", help="auto: the GPU if it works")
+    parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes (default: all cores; a GPU: 1)")
+    parser.add_argument("--runs", type=Path, default=Path("runs/table2"), help="folder of the runs (runs/table2)")
+    parser.add_argument("--out", type=Path, default=reporting.RESULTS, help="folder for the results")
+    args = parser.parse_args(argv)
+    preset, started = PRESETS[args.preset], time.time()
+    if args.seeds is not None and args.seeds < 1:
+        parser.error(f"--seeds is {args.seeds}, expected at least 1")
+    device = choose_device(args.device).name
+    workers = 1 if device == "gpu" else args.workers
+    where: dict[str, Any] = {"root": args.runs, "data_dir": args.data_dir, "device": device}
+    lm = text_comparison.pretrain(preset, **where, workers=None if workers > 1 else 1)
+    print(f"language model: held-out perplexity {lm['valid']['perplexity']:.1f}", file=sys.stderr)
+    if args.until == "pretrain":
+        return
+    searched = text_comparison.search(preset, methods=args.methods, workers=workers, **where)
+    if args.until == "search":
+        return
+    seeds = args.seeds or preset.seeds
+    text_comparison.final(preset, searched, methods=args.methods, seeds=seeds, workers=workers, **where)
+    results = text_comparison.every_row(preset, args.runs)
+    bayes = naive_bayes(corpus_of(text_comparison.about_data(preset, args.data_dir)), preset.max_tokens)
+    about = reporting.facts(started, command=command(sys.argv[1:] if argv is None else argv), preset=asdict(preset))
+    write(preset, about, {"lm": lm, "bayes": bayes, "search": searched, "results": results}, args.out)
+
+
+def command(argv: Sequence[str]) -> str:
+    """The command as anyone may give it: without the folders of this machine."""
+    told = [
+        f"{word.partition('=')[0]}=DIR" if word.startswith(tuple(f"{p}=" for p in PLACES)) else word for word in argv
+    ]
+    told = ["DIR" if n and argv[n - 1] in PLACES else word for n, word in enumerate(told)]
+    return " ".join(["python -m experiments.table2", *told])
+
+
+def write(preset: Preset, about: dict[str, Any], data: dict[str, Any], out: Path) -> None:
+    """The numbers, the table with its verdict, and the figure."""
+    table = text_verdicts.table(preset, data["results"], data["bayes"])
+    text = f"{table}\n\n{text_verdicts.verdict(preset, data['results'], data['bayes'])}\n"
+    name = f"table2-{preset.name}"
+    paths = [
+        reporting.write_json(out / f"{name}.json", {"facts": about, **data}),
+        reporting.write(out / f"{name}.md", text_verdicts.heading(preset, about, data) + text),
+        reporting.save_figure(text_verdicts.figure(preset, data["results"], data["bayes"]), out / f"{name}.png"),
+    ]
+    print(text)
+    print("written:", *paths, sep="\n  ")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+r"""The rows of Table 2, and the settings that each is tried in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from minadv.regularizers import AT, EL, FD, VAT, VD, AdD, Plain, Regularizer, Sum
+
+METHODS = {
+    "none": 1,
+    "AT": 2.2,
+    "VAT": 5,
+    "VD": 1,
+    "EL": 3.5,
+    "FD": 3.5,
+    "AdD last": 4,
+    "AdD K=1": 4,
+    "AdD K=2": 5,
+    "AdD K=1 + VAT": 9,
+    "AdD K=2 + VAT": 10,
+    "AdD reselect": 6.5,
+}
+"""The rows in their order, each with what a step of it costs beside one of none, about."""
+
+SUMS = {"AdD K=1 + VAT": ("AdD K=1", "VAT"), "AdD K=2 + VAT": ("AdD K=2", "VAT")}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How strong a method is: p of VD, EL and FD, delta of AdD, the norm of AT and VAT, and its weight."""
+
+    p: float = 0.1
+    delta: float = 0.04
+    norm: float = 5.0
+    weight: float = 1.0
+
+
+def settings(method: str) -> list[Setting]:
+    """The three settings that each method is tried in; the first is the paper's where it says one."""
+    if method == "none":
+        return [Setting()]
+    if method == "VD":
+        return [Setting(p=0.1), Setting(p=0.2), Setting(p=0.4)]
+    if method in ("EL", "FD"):
+        return [Setting(p=0.1), Setting(p=0.2), Setting(p=0.2, weight=3.0)]
+    if method in ("AT", "VAT"):
+        return [Setting(norm=5.0), Setting(norm=2.0), Setting(norm=10.0)]
+    return [Setting(delta=0.04), Setting(delta=0.08), Setting(delta=0.08, weight=3.0)]
+
+
+def regularizer(method: str, s: Setting) -> Regularizer:
+    """The regularizer of a method in a setting. Noise is shared by all passes, and AdD starts from one random flip."""
+    simple: dict[str, Regularizer] = {
+        "none": Plain(),
+        "AT": AT(s.norm),
+        "VAT": VAT(s.norm),
+        "VD": VD(s.p),
+        "EL": EL(s.p),
+        "FD": FD(s.p),
+        "AdD last": AdD(delta=s.delta, sites=("readout",)),
+        "AdD reselect": AdD(delta=s.delta, adv_steps=2, search="reselect"),
+    }
+    if method in simple:
+        return simple[method]
+    add = AdD(delta=s.delta, adv_steps=2 if "K=2" in method else 1)
+    return Sum((add, VAT(s.norm)), weights=(s.weight, 1.0)) if method in SUMS else add
+
+
+def weight(method: str, s: Setting) -> float:
+    """The weight of the whole regularizer; the parts of a sum have their own."""
+    return 1.0 if method in SUMS else s.weight

@@ -1,0 +1,203 @@
+r"""Table 2 in words and numbers: the rows beside the paper's, what they say, and the figure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from experiments import reporting
+from experiments.text_comparison import Preset
+from experiments.text_methods import METHODS, SUMS
+
+PAPER = {  # Table 2, test error %, IMDB and Elec
+    "none": (7.164, 6.155),
+    "AT": (6.296, 5.652),
+    "VAT": (5.914, 5.610),
+    "VD": (7.042, 6.114),
+    "EL": (6.358, 5.734),
+    "FD": (6.349, 5.785),
+    "AdD last": (6.471, 5.784),
+    "AdD K=1": (6.155, 5.622),
+    "AdD K=2": (6.005, 5.603),
+    "AdD K=1 + VAT": (5.715, 5.638),
+    "AdD K=2 + VAT": (5.687, 5.621),
+}
+COLUMN = {"imdb": 0, "elec": 1}
+PAIRS = (
+    *(("AdD K=1", "FD"), ("AdD K=1", "AdD last"), ("AdD K=2", "AdD K=1"), ("AdD reselect", "AdD K=2")),
+    *(("AdD K=1", "VAT"), ("AdD K=1 + VAT", "VAT"), ("AdD K=2 + VAT", "AdD K=1 + VAT")),
+)
+"""What the paper's text says of its table, pair by pair: each time the first is to be lower."""
+
+
+def errors(results: Sequence[dict[str, Any]], method: str) -> list[float]:
+    """Test errors by seed."""
+    return [r["test"]["error"] for r in results if r["method"] == method]
+
+
+def paper(preset: Preset, method: str) -> float | None:
+    """The paper's figure for a row, where the texts are the paper's."""
+    known = PAPER.get(method)
+    return known[COLUMN[preset.corpus]] if known is not None and preset.corpus in COLUMN else None
+
+
+def table(preset: Preset, results: Sequence[dict[str, Any]], bayes: dict[str, Any]) -> str:
+    """A row for each method that there are results of, and one for naive Bayes."""
+    listed = [m for m in METHODS if errors(results, m)]
+    head = ["method", "test error %", "validation error %", "seeds", "setting", "P against none"]
+    rows = []
+    for method in listed:
+        mine = [r for r in results if r["method"] == method]
+        chance = None if method == "none" else mcnemar(results, bayes, method, "none")
+        row = [method, reporting.spread(errors(results, method)), reporting.spread(r["valid"]["error"] for r in mine)]
+        rows.append([*row, str(len(mine)), told(method, mine[0]["setting"]), "" if chance is None else f"{chance:.2g}"])
+    how = f"{'presence' if bayes['binary'] else 'counts'} of words, α = {bayes['alpha']:g}"
+    chance = mcnemar(results, bayes, "naive Bayes", "none")
+    last = ["naive Bayes", f"{bayes['test']['error']:.2f}", f"{bayes['valid']['error']:.2f}", "", how]
+    rows.append([*last, "" if chance is None else f"{chance:.2g}"])
+    if preset.corpus in COLUMN:
+        head.append("paper")
+        names = [*listed, ""]
+        for row, name in zip(rows, names, strict=True):
+            known = paper(preset, name)
+            row.append("" if known is None else f"{known:.3f}")
+    return reporting.markdown(head, rows)
+
+
+def told(method: str, setting: dict[str, float]) -> str:
+    """A setting in words."""
+    if method == "none":
+        return ""
+    parts = []
+    if method in ("VD", "EL", "FD"):
+        parts.append(f"p = {setting['p']:g}")
+    if method.startswith("AdD"):
+        parts.append(f"δ = {setting['delta']:g}")
+    if "AT" in method.split(" + ")[-1]:
+        parts.append(f"norm {setting['norm']:g}")
+    return ", ".join([*parts, *([f"weight {setting['weight']:g}"] if setting["weight"] != 1 else [])])
+
+
+def mcnemar(results: Sequence[dict[str, Any]], bayes: dict[str, Any], one: str, other: str) -> float | None:
+    """The exact McNemar test of two rows' first seeds, on the test texts that only one of them gets wrong."""
+    sets = []
+    for name in (one, other):
+        found = [r for r in results if r["method"] == name]
+        if name != "naive Bayes" and not found:
+            return None
+        sets.append(set((bayes if name == "naive Bayes" else found[0])["wrong"]))
+    a, b = len(sets[0] - sets[1]), len(sets[1] - sets[0])
+    return 1.0 if a + b == 0 else float(stats.binomtest(a, a + b).pvalue)
+
+
+def compared(results: Sequence[dict[str, Any]], bayes: dict[str, Any], one: str, other: str) -> str:
+    """How much lower or higher one row is than another, and what the test makes of it."""
+    mine, theirs = errors(results, one), errors(results, other) or [bayes["test"]["error"]]
+    gap = float(np.mean(mine) - np.mean(theirs))
+    found = "no difference" if gap == 0 else f"{abs(gap):.2f} points {'lower' if gap < 0 else 'higher'}"
+    chance = mcnemar(results, bayes, one, other)
+    clear = "" if chance is None else f" (McNemar P = {chance:.2g}{', not to be told from chance' * (chance > 0.05)})"
+    return f"{one} against {other}: {found}{clear}"
+
+
+def verdict(preset: Preset, results: Sequence[dict[str, Any]], bayes: dict[str, Any]) -> str:
+    """What came out: the order, the baseline against naive Bayes, each method against none, and the paper's claims."""
+    listed = [m for m in METHODS if errors(results, m)]
+    means = {m: float(np.mean(errors(results, m))) for m in listed}
+    order = sorted(listed, key=lambda m: means[m])
+    lines = ["- From low test error to high: " + ", ".join(f"{m} {means[m]:.2f}" for m in order) + "."]
+    if "none" in means:
+        beats = means["none"] < bayes["test"]["error"]
+        said = "beats" if beats else "does not beat"
+        lines.append(f"- The LSTM without a regularizer {said} naive Bayes on the same words: ")
+        lines[-1] += f"{means['none']:.2f} % against {bayes['test']['error']:.2f} %."
+        if not beats:
+            lines[-1] += f" {why_not(results)}"
+        better = [m for m in listed if means[m] < means["none"]]
+        rest = [m for m in listed if m not in better and m != "none"]
+        lines.append(f"- Lower than none: {', '.join(better) or 'no method'}; not lower: {', '.join(rest) or 'none'}.")
+    pairs = [(one, other) for one, other in PAIRS if one in means and other in means]
+    lines += [f"- {compared(results, bayes, one, other)}{claimed(preset, one, other)}." for one, other in pairs]
+    known = [m for m in listed if paper(preset, m) is not None]
+    if len(known) > 2:
+        rho = float(stats.spearmanr([means[m] for m in known], [paper(preset, m) for m in known]).statistic)
+        lines.append(f"- Rank correlation with the paper's column over {len(known)} rows: {rho:+.2f}.")
+    seeds = {len(errors(results, m)) for m in listed}
+    lines.append(
+        "- P values are those of the test texts, for the first seed alone: they say nothing of what another seed or "
+        f"setting would give. Seeds a row: {', '.join(map(str, sorted(seeds)))}."
+    )
+    return "\n".join(lines)
+
+
+def claimed(preset: Preset, one: str, other: str) -> str:
+    """What the paper has for the same two rows."""
+    mine, theirs = paper(preset, one), paper(preset, other)
+    return "" if mine is None or theirs is None else f"; the paper: {mine - theirs:+.2f}"
+
+
+def why_not(results: Sequence[dict[str, Any]]) -> str:
+    """Whether the network without a regularizer fits its training texts: too little training, or too few texts."""
+    curve = next(r["curve"] for r in results if r["method"] == "none")
+    loss, chance = curve[-1][1], curve[0][1]
+    fitted = loss < 0.5 * chance
+    reason = "there are too few labelled texts for it" if fitted else "it was not trained long enough"
+    return f"Its training loss went from {chance:.2f} to {loss:.2f}: {reason}."
+
+
+def heading(preset: Preset, about: dict[str, Any], data: dict[str, Any]) -> str:
+    """What the numbers are."""
+    corpus, lm = data["lm"]["facts"], data["lm"]
+    read = "all words" if preset.max_tokens is None else f"the last {preset.max_tokens} words"
+    search = (
+        f"three settings a method, chosen on validation data in runs of {preset.search_steps} steps (one seed)"
+        if preset.search_steps
+        else "the paper's settings"
+    )
+    sums = " and ".join(SUMS)
+    return f"""# Table 2, {preset.name}
+
+{preset.about}: {corpus["train"]:,} training, {corpus["valid"]:,} validation, {corpus["test"]:,} test and
+{corpus["unlabelled"]:,} unlabelled texts, a vocabulary of {corpus["words"]:,} words, {read} of a text. Embeddings of
+{preset.embed}, an LSTM of {preset.hidden} units, a ReLU layer of 30. Language model: {preset.lm_steps:,} steps of
+{preset.lm_batch} x {preset.lm_window} words on training and unlabelled texts, held-out perplexity
+{lm["valid"]["perplexity"]:.1f}; every run begins with it. Classifier: {preset.steps:,} steps of {preset.batch} labelled
+and, where a method can use them, {preset.batch} unlabelled texts, Adam at {preset.lr:g}, averaged weights, those of the
+best of {preset.evaluations} validation errors. Settings: {search}; {sums} take those of their parts. Texts: fingerprint
+{corpus["fingerprint"][:12]}. `{about["command"]}`, last part {about["seconds"]} s on {about["cores"]} cores
+({about["cpu"]}), NumPy {about["numpy"]}.
+
+"""
+
+
+def figure(preset: Preset, results: Sequence[dict[str, Any]], bayes: dict[str, Any]) -> Any:
+    """Test errors of every seed beside the paper's, and mean validation curves."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    listed = [m for m in METHODS if errors(results, m)]
+    drawn, (left, right) = plt.subplots(1, 2, figsize=(13, 5))
+    for n, method in enumerate(listed):
+        color = f"C{n % 10}"
+        left.plot([n] * len(errors(results, method)), errors(results, method), "o", color=color)
+        curves = [r["curve"] for r in results if r["method"] == method]
+        steps = [point[0] for point in curves[0]]
+        style = "-" if n < 10 else "--"
+        right.plot(steps, np.mean([[p[3] for p in c] for c in curves], axis=0), style, label=method, color=color)
+    left.axhline(bayes["test"]["error"], color="tab:gray", linestyle=":", label="naive Bayes")
+    known = [(n, paper(preset, m)) for n, m in enumerate(listed) if paper(preset, m) is not None]
+    if known:
+        left.plot([n for n, _ in known], [p for _, p in known], "x", color="black", label="paper (its sizes)")
+    left.set_xticks(range(len(listed)), listed, rotation=40, ha="right")
+    left.set(title=f"{preset.name}: test error", ylabel="%")
+    right.set(title="validation error", xlabel="step", ylabel="%")
+    for axis in (left, right):
+        axis.legend(fontsize=8)
+        axis.grid(alpha=0.3)
+    drawn.tight_layout()
+    return drawn

@@ -1,0 +1,269 @@
+"""Table 2 in miniature: pre-trained, searched, run, resumed, told; and the naive Bayes that stands beside it."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("safetensors")
+pytest.importorskip("matplotlib", reason="figures need matplotlib")
+pytest.importorskip("threadpoolctl", reason="experiments set BLAS threads")
+
+from experiments import bench_text, naive_bayes, reporting, table2, text_comparison, text_methods, text_verdicts
+from experiments.text_comparison import Preset, best_setting
+from experiments.text_methods import METHODS, SUMS, Setting, settings
+from minadv.cli import main
+from minadv.data.documents import Documents
+from minadv.regularizers import AdD, Sum
+from tests.training.text_problems import corpus
+
+OF = corpus(40, unlabelled=20)
+TINY = Preset(
+    *("tiny", "toy", None, 4, 50, 0.2, 6, None, 1.0),
+    *(6, 4, 5, 1e-2, 5),
+    *(3, 8, 1e-2, 2, 1, 1),
+    about="toys",
+)
+
+
+@pytest.fixture(autouse=True)
+def small(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A corpus from memory instead of one from files, in this process: processes of their own take longer."""
+    if device.name == "gpu":
+        pytest.skip("the comparison runs on the host")
+    for module in (text_comparison, table2, bench_text):
+        monkeypatch.setattr(module, "corpus_of", lambda about: OF)
+    monkeypatch.setattr(reporting, "run_all", lambda work, tasks, **how: [work(task) for task in tasks])
+    monkeypatch.setitem(table2.PRESETS, "docstrings", TINY)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All rows, by the command itself."""
+    root = tmp_path_factory.mktemp("table2")
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (text_comparison, table2):
+            patch.setattr(module, "corpus_of", lambda about: OF)
+        patch.setattr(reporting, "run_all", lambda work, tasks, **how: [work(task) for task in tasks])
+        patch.setitem(table2.PRESETS, "docstrings", TINY)
+        run(root)
+    return root
+
+
+def run(root: Path, *options: str) -> None:
+    table2.main(
+        ["--runs", str(root / "runs"), "--out", str(root / "out"), "--device", "cpu", "--workers", "1", *options]
+    )
+
+
+def data(root: Path) -> Any:
+    return json.loads((root / "out" / "table2-tiny.json").read_text())
+
+
+def test_every_row_is_searched_alike_and_run(whole: Path) -> None:
+    found = data(whole)
+    searched = {m: [r["setting"] for r in found["search"] if r["method"] == m] for m in METHODS}
+    assert all(len(searched[m]) == (0 if m == "none" or m in SUMS else 3) for m in METHODS)
+    assert {r["seed"] for r in found["search"]} == {text_comparison.SEARCH_SEED}
+    assert [r["method"] for r in found["results"]] == list(METHODS)
+    for r in found["results"]:
+        assert r["test"]["error"] == pytest.approx(100 * len(r["wrong"]) / 12)
+        if r["method"] not in SUMS and r["method"] != "none":
+            trials = [s for s in found["search"] if s["method"] == r["method"]]
+            best = min(trials, key=lambda s: (s["valid"]["error"], s["valid"]["loss"]))
+            assert r["setting"] == best["setting"]
+    assert found["lm"]["valid"]["perplexity"] > 1
+    folders = {path.name for path in (whole / "runs" / "tiny" / "final").iterdir()}
+    assert len(folders) == len(METHODS)
+
+
+def test_what_is_written_says_where_it_comes_from_and_names_no_folder(whole: Path) -> None:
+    text = (whole / "out" / "table2-tiny.md").read_text()
+    assert str(whole) not in text
+    assert "`python -m experiments.table2 --runs DIR --out DIR --device cpu --workers 1`" in text
+    assert str(whole) not in json.dumps(data(whole)["facts"])
+    assert all(f"\n| {method} " in text for method in (*METHODS, "naive Bayes"))
+    assert "held-out perplexity" in text
+    assert (whole / "out" / "table2-tiny.png").stat().st_size > 10_000
+    assert table2.command(["--data-dir=/a", "--preset", "imdb", "--out", "/b"]) == (
+        "python -m experiments.table2 --data-dir=DIR --preset imdb --out DIR"
+    )
+
+
+def test_a_second_call_does_no_work(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(whole, tmp_path / "again")
+    for name in ("fit_text", "pretrain_text"):
+        monkeypatch.setattr(text_comparison, name, None)
+    run(tmp_path / "again")
+    first, second = data(whole), data(tmp_path / "again")
+    assert json.dumps([first["results"], first["search"]]) == json.dumps([second["results"], second["search"]])
+
+
+def test_a_killed_run_goes_on(whole: Path, tmp_path: Path) -> None:
+    """Without its results, and back before its last checkpoint, it ends where it ended; more seeds join the table."""
+    shutil.copytree(whole, tmp_path / "again")
+    root = tmp_path / "again" / "runs" / "tiny"
+    [folder] = (root / "final").glob("AdD_K=2-*")
+    before = {path: json.loads((path / "result.json").read_text()) for path in (folder, root / "lm")}
+    for path in before:
+        (path / "result.json").unlink()
+    for path in (folder / "checkpoints").iterdir():
+        path.unlink()
+    run(tmp_path / "again", "--methods", "AdD K=2", "none", "--seeds", "2")
+    for path, result in before.items():
+        assert json.loads((path / "result.json").read_text()) == result
+    rows = [(r["method"], r["seed"]) for r in data(tmp_path / "again")["results"]]
+    assert rows == [(m, seed) for m in METHODS for seed in range(2 if m in ("none", "AdD K=2") else 1)]
+    assert "| none " in (tmp_path / "again" / "out" / "table2-tiny.md").read_text()
+
+
+def test_it_stops_where_it_is_told_to(tmp_path: Path) -> None:
+    for until, there in (("pretrain", ["lm"]), ("search", ["lm", "search"])):
+        run(tmp_path, "--until", until, "--methods", "VD")
+        assert sorted(path.name for path in (tmp_path / "runs" / "tiny").iterdir()) == there
+        assert not (tmp_path / "out").exists()
+    assert len(list((tmp_path / "runs" / "tiny" / "search").iterdir())) == 3
+
+
+def test_the_command_line_opens_its_runs(whole: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("minadv.commands.text_settings.reviews.load", lambda name, **how: OF)
+    for r in data(whole)["results"][:3]:
+        [folder] = (whole / "runs" / "tiny" / "final").glob(f"{r['method'].replace(' ', '_')}-*")
+        assert main(["eval", str(folder)]) == 0
+        assert capsys.readouterr().out.startswith(f"test error {r['test']['error']:.2f} %")
+
+
+def test_the_methods() -> None:
+    setting = Setting(delta=0.1, norm=2.0, weight=3.0)
+    both = text_methods.regularizer("AdD K=2 + VAT", setting)
+    assert isinstance(both, Sum)
+    assert (both.parts[0].adv_steps, both.parts[1].norm, both.weights) == (2, 2.0, (3.0, 1.0))
+    assert text_methods.weight("AdD K=2 + VAT", setting) == 1.0
+    assert text_methods.weight("AdD K=2", setting) == 3.0
+    last = text_methods.regularizer("AdD last", setting)
+    assert last == AdD(delta=0.1, sites=("readout",))
+    reselect = text_methods.regularizer("AdD reselect", setting)
+    assert (reselect.search, reselect.adv_steps) == ("reselect", 2)
+
+
+def trial(method: str, error: float, loss: float = 1.0, **setting: float) -> dict[str, Any]:
+    return {"method": method, "setting": vars(Setting(**setting)), "valid": {"error": error, "loss": loss}}
+
+
+def test_settings_are_chosen_by_validation() -> None:
+    trials = [
+        trial("VAT", 5.0, norm=5.0),
+        trial("VAT", 4.0, norm=2.0),
+        trial("VAT", 4.0, loss=0.5, norm=10.0),
+        trial("AdD K=1", 3.0, delta=0.08, weight=3.0),
+        trial("AdD K=1", 9.0, delta=0.04),
+    ]
+    assert best_setting(trials, "VAT") == Setting(norm=10.0)
+    assert best_setting(trials, "AdD K=1 + VAT") == Setting(delta=0.08, weight=3.0, norm=10.0)
+    assert best_setting(trials, "FD") == settings("FD")[0]
+
+
+def result(method: str, wrong: list[int], seed: int = 0, **more: Any) -> dict[str, Any]:
+    base = {"method": method, "seed": seed, "setting": vars(Setting()), "valid": {"error": 10.0}, "wrong": wrong}
+    return {**base, "curve": [(1, 0.7, 0.0, 50.0), (2, 0.6, 0.0, 20.0)], "test": {"error": float(len(wrong))}, **more}
+
+
+BAYES = {"binary": True, "alpha": 1.0, "valid": {"error": 16.0}, "test": {"error": 16.0}, "wrong": list(range(16))}
+ROWS = [
+    result("none", list(range(20, 40))),
+    result("FD", list(range(20, 32))),
+    result("AdD K=1", list(range(20, 31))),
+    result("AdD K=2", list(range(20, 31))),
+]
+
+
+def test_table() -> None:
+    imdb = replace(TINY, corpus="imdb")
+    head, _, *rows = text_verdicts.table(imdb, ROWS, BAYES).splitlines()
+    cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
+    assert head.split("|")[-2].strip() == "paper"
+    assert [row[0] for row in cells] == ["none", "FD", "AdD K=1", "AdD K=2", "naive Bayes"]
+    assert cells[0] == ["none", "20.00", "10.00", "1", "", "", "7.164"]
+    assert cells[2] == ["AdD K=1", "11.00", "10.00", "1", "δ = 0.04", "0.0039", "6.155"]
+    assert cells[4][1:6] == ["16.00", "16.00", "", "presence of words, α = 1", "0.62"]
+    assert "paper" not in text_verdicts.table(TINY, ROWS, BAYES)
+    assert text_verdicts.told("VAT", {**vars(Setting()), "weight": 3.0}) == "norm 5, weight 3"
+    assert text_verdicts.told("AdD K=2 + VAT", vars(Setting())) == "δ = 0.04, norm 5"
+    assert text_verdicts.told("FD", vars(Setting())) == "p = 0.1"
+
+
+def test_verdict() -> None:
+    lines = text_verdicts.verdict(replace(TINY, corpus="imdb"), ROWS, BAYES).splitlines()
+    assert lines[0] == "- From low test error to high: AdD K=1 11.00, AdD K=2 11.00, FD 12.00, none 20.00."
+    assert lines[1] == (
+        "- The LSTM without a regularizer does not beat naive Bayes on the same words: 20.00 % against 16.00 %. "
+        "Its training loss went from 0.70 to 0.60: it was not trained long enough."
+    )
+    assert lines[2] == "- Lower than none: FD, AdD K=1, AdD K=2; not lower: none."
+    assert lines[3] == (
+        "- AdD K=1 against FD: 1.00 points lower (McNemar P = 1, not to be told from chance); the paper: -0.19."
+    )
+    assert (
+        lines[4]
+        == "- AdD K=2 against AdD K=1: no difference (McNemar P = 1, not to be told from chance); the paper: -0.15."
+    )
+    assert lines[5].startswith("- Rank correlation with the paper's column over 4 rows: +0.9")
+    better = text_verdicts.verdict(TINY, [result("none", [1, 2])], BAYES)
+    assert "The LSTM without a regularizer beats naive Bayes on the same words: 2.00 % against 16.00 %." in better
+
+
+def test_naive_bayes_against_scikit_learn() -> None:
+    sklearn = pytest.importorskip("sklearn.naive_bayes")
+    V = len(OF.vocabulary)
+    for binary, alpha in naive_bayes.SETTINGS:
+        x, y = (naive_bayes.counts(d, V, 4, binary) for d in (OF.train, OF.test))
+        theirs = sklearn.MultinomialNB(alpha=alpha).fit(x, OF.train.labels).predict(y)
+        np.testing.assert_array_equal(naive_bayes.wrong(OF, "test", 4, binary, alpha), theirs != OF.test.labels)
+    dense = naive_bayes.counts(OF.test, V, 3, False).toarray()
+    np.testing.assert_array_equal(dense[5], np.bincount(OF.test[5][-3:], minlength=V))
+    found = naive_bayes.naive_bayes(OF, None)
+    assert found["test"]["error"] == pytest.approx(100 * len(found["wrong"]) / len(OF.test))
+    errors = [naive_bayes.wrong(OF, "valid", None, *s).mean() for s in naive_bayes.SETTINGS]
+    assert found["valid"]["error"] == pytest.approx(100 * min(errors))
+
+
+def test_the_paper_is_quoted_rightly() -> None:
+    """Table 2 of the paper; the row that is minadv's own has no figure there."""
+    assert set(text_verdicts.PAPER) == set(METHODS) - {"AdD reselect"}
+    assert text_verdicts.PAPER["none"] == (7.164, 6.155)
+    assert min(text_verdicts.PAPER.values()) == text_verdicts.PAPER["AdD K=2 + VAT"] == (5.687, 5.621)
+    sizes = {name: table2.PRESETS[name] for name in ("imdb", "elec")}
+    assert [(p.embed, p.hidden, p.steps, p.truncate, p.lm_steps) for p in sizes.values()] == [
+        (256, 1024, 15_000, 400, 100_000),
+        (512, 1024, 10_000, 400, 100_000),
+    ]
+
+
+def test_bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    """The rows that are there already stay; the padding is held to its limit."""
+    monkeypatch.setattr(bench_text, "call", lambda name, threads, **given: bench_text.measure(**given))
+    options = ["--preset", "docstrings", "--rounds", "2", "--workers", "1", "--out", str(tmp_path)]
+    for row in ("AdD K=1", bench_text.PRETRAINING):
+        bench_text.main([*options, "--rows", row])
+    found = json.loads((tmp_path / "bench_text.json").read_text())
+    assert list(found["rows"]) == [bench_text.PRETRAINING, "AdD K=1"]
+    alone = found["rows"]["AdD K=1"]["alone"]
+    assert len(alone["seconds"]) == 2
+    assert 0 < alone["real"] <= alone["padded"]
+    assert found["rows"][bench_text.PRETRAINING]["alone"]["real"] == 2 * 4 * 5
+    text = (tmp_path / "bench_text.md").read_text()
+    assert "| AdD K=1 " in text
+    assert "times their real tokens: within the limit of 1.3." in text
+    assert str(tmp_path) not in text
+    assert "written:" in capsys.readouterr().out
+
+
+def test_counts_of_documents_side_by_side() -> None:
+    documents = Documents(np.array([5, 5, 3, 3, 5]), np.array([0, 2]), np.array([2, 3]))
+    dense = naive_bayes.counts(documents, 6, None, False).toarray()
+    np.testing.assert_array_equal(dense[:, [3, 5]], [[0, 2], [2, 1]])
+    np.testing.assert_array_equal(naive_bayes.counts(documents, 6, 2, True).toarray()[:, [3, 5]], [[0, 1], [1, 1]])
