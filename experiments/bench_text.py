@@ -20,10 +20,10 @@ from typing import Any
 
 import numpy as np
 
-from experiments import reporting, table2, text_comparison
+from experiments import reporting, table2, text_jobs
 from experiments.bench_contenders import memory
 from experiments.bench_contenders.processes import call
-from experiments.text_comparison import Preset
+from experiments.text_jobs import Preset
 from experiments.text_methods import METHODS, Setting, regularizer
 from minadv import threads
 from minadv.commands.text_settings import corpus_of
@@ -45,7 +45,7 @@ LIMIT = 1.3  # what padded batches may cost of their real tokens
 
 def make_task(preset: Preset, corpus: Corpus, row: str) -> TextTask | PretrainTask:
     """The task of a row, with weights as they are at first: what a step costs does not depend on them."""
-    sizes = text_comparison.encoder(preset, corpus)
+    sizes = text_jobs.encoder(preset, corpus)
     if row == PRETRAINING:
         model = with_words(TextLM(**sizes, n_candidates=preset.candidates), corpus.vocabulary)
         return PretrainTask(model, corpus, preset.lm_batch, preset.lm_window)
@@ -70,7 +70,7 @@ def tokens_of(task: TextTask | PretrainTask, step: int) -> tuple[int, int]:
 
 def measure(preset: Preset, data_dir: str | None, row: str, workers: int, rounds: int) -> dict[str, Any]:
     """Whole training steps (gradient, clip, update, average) after one that is not counted, and the peak of memory."""
-    corpus = corpus_of(text_comparison.about_data(preset, data_dir))
+    corpus = corpus_of(text_jobs.about_data(preset, data_dir))
     task = make_task(preset, corpus, row)
     recipe = pretrain_recipe(rounds + 1) if row == PRETRAINING else text_recipe(rounds + 1)
     before = memory.resident()
@@ -93,7 +93,7 @@ def measure(preset: Preset, data_dir: str | None, row: str, workers: int, rounds
 
 def padding(preset: Preset, data_dir: str | None) -> dict[str, Any]:
     """Steps with padding for each real one: in the batches of a run, and in batches of texts as they come."""
-    corpus = corpus_of(text_comparison.about_data(preset, data_dir))
+    corpus = corpus_of(text_jobs.about_data(preset, data_dir))
     task = make_task(preset, corpus, "FD")
     assert isinstance(task, TextTask)
     found = {}
@@ -184,7 +184,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             results["rows"][row]["shared"] = call(f"{module}:measure", threads=1, **how, workers=args.workers)
     results["rows"] = {row: results["rows"][row] for row in rows if row in results["rows"]}
     results["padding"] = padding(**where)
-    results["words"] = len(corpus_of(text_comparison.about_data(preset, args.data_dir)).vocabulary)
+    results["words"] = len(corpus_of(text_jobs.about_data(preset, args.data_dir)).vocabulary)
     told = table2.command(sys.argv[1:] if argv is None else argv).replace("table2", "bench_text")
     results["facts"] = reporting.facts(started, command=told, preset=asdict(preset), load=load, rounds=args.rounds)
     paths = [reporting.write_json(path, results), reporting.write(args.out / "bench_text.md", text(results))]

@@ -2,7 +2,7 @@ r"""Table 2: semi-supervised text classification, every method, beginning with o
 
 ``python -m experiments.table2`` (docstrings: minutes, no download), ``--preset imdb-small`` (real IMDB at a reduced
 size, about three hours of two cores), ``imdb`` or ``elec`` (the paper's sizes, for a GPU). Killed, it goes on where it
-stopped when the same command is given again; ``--until pretrain`` and ``--until search`` stop after these parts. Writes
+stopped when the same command is given again; ``--until pretrain``, ``base`` or ``search`` stops after that part. Writes
 table2-PRESET.json, .md and .png under experiments/results.
 """
 
@@ -17,9 +17,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from experiments import reporting, text_comparison, text_verdicts
+from experiments import reporting, text_comparison, text_jobs, text_verdicts
 from experiments.naive_bayes import naive_bayes
-from experiments.text_comparison import Preset
+from experiments.text_jobs import Preset
 from experiments.text_methods import METHODS
 from minadv.backend import choose_device
 from minadv.commands.text_settings import corpus_of
@@ -44,7 +44,8 @@ PRESETS = {
             candidates=500,
             steps=300,
             batch=32,
-            lr=5e-3,
+            lrs=(5e-3,),
+            takes=("all", "embeddings"),
             search_steps=100,
             seeds=1,
             evaluations=6,
@@ -59,15 +60,16 @@ PRESETS = {
             dropout=0.3,
             max_tokens=200,
             truncate=None,
-            forget_bias=1.0,
-            lm_steps=20_000,
+            forget_bias=2.0,
+            lm_steps=15_000,
             lm_batch=128,
             lm_window=70,
             lm_lr=3e-3,
             candidates=1024,
-            steps=1500,
+            steps=2000,
             batch=32,
-            lr=5e-3,
+            lrs=(2e-3, 5e-3),
+            takes=("all", "embeddings"),
             search_steps=400,
             seeds=1,
             evaluations=6,
@@ -90,7 +92,8 @@ PRESETS = {
             candidates=1024,
             steps=15_000,
             batch=64,
-            lr=5e-4,
+            lrs=(5e-4,),
+            takes=("all",),
             search_steps=3000,
             seeds=5,
             evaluations=30,
@@ -114,7 +117,8 @@ PRESETS = {
             candidates=1024,
             steps=10_000,
             batch=64,
-            lr=5e-4,
+            lrs=(5e-4,),
+            takes=("all",),
             search_steps=2000,
             seeds=5,
             evaluations=20,
@@ -133,7 +137,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--preset", choices=PRESETS, default="docstrings", help="size (default docstrings)")
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS), help="rows (default: all)")
     parser.add_argument("--seeds", type=int, help="networks for each of these methods (default: the preset's)")
-    parser.add_argument("--until", choices=("pretrain", "search", "rows"), default="rows", help="where to stop")
+    parser.add_argument("--until", choices=("pretrain", "base", "search", "rows"), default="rows", help="where to stop")
     parser.add_argument("--data-dir", help="folder of the texts (default: MINADV_DATA, then the cache)")
     parser.add_argument("--device", choices=("auto", "cpu", "gpu"), default="auto", help="auto: the GPU if it works")
     parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes (default: all cores; a GPU: 1)")
@@ -146,19 +150,24 @@ def main(argv: Sequence[str] | None = None) -> None:
     device = choose_device(args.device).name
     workers = 1 if device == "gpu" else args.workers
     where: dict[str, Any] = {"root": args.runs, "data_dir": args.data_dir, "device": device}
-    lm = text_comparison.pretrain(preset, **where, workers=None if workers > 1 else 1)
+    lm = text_jobs.pretrain(preset, **where, workers=None if workers > 1 else 1)
     print(f"language model: held-out perplexity {lm['valid']['perplexity']:.1f}", file=sys.stderr)
     if args.until == "pretrain":
         return
-    searched = text_comparison.search(preset, methods=args.methods, workers=workers, **where)
+    base, tried = text_comparison.choose_base(preset, workers=workers, **where)
+    print(f"all rows: Adam at {base.lr:g}, taking over from it: {base.take}", file=sys.stderr)
+    if args.until == "base":
+        return
+    searched = text_comparison.search(preset, base, methods=args.methods, workers=workers, **where)
     if args.until == "search":
         return
     seeds = args.seeds or preset.seeds
-    text_comparison.final(preset, searched, methods=args.methods, seeds=seeds, workers=workers, **where)
+    text_comparison.final(preset, base, searched, methods=args.methods, seeds=seeds, workers=workers, **where)
     results = text_comparison.every_row(preset, args.runs)
-    bayes = naive_bayes(corpus_of(text_comparison.about_data(preset, args.data_dir)), preset.max_tokens)
+    bayes = naive_bayes(corpus_of(text_jobs.about_data(preset, args.data_dir)), preset.max_tokens)
     about = reporting.facts(started, command=command(sys.argv[1:] if argv is None else argv), preset=asdict(preset))
-    write(preset, about, {"lm": lm, "bayes": bayes, "search": searched, "results": results}, args.out)
+    data = {"lm": lm, "bayes": bayes, "base": asdict(base), "tried": tried, "search": searched, "results": results}
+    write(preset, about, data, args.out)
 
 
 def command(argv: Sequence[str]) -> str:

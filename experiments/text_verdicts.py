@@ -9,7 +9,7 @@ import numpy as np
 from scipy import stats
 
 from experiments import reporting
-from experiments.text_comparison import Preset
+from experiments.text_jobs import Preset
 from experiments.text_methods import METHODS, SUMS
 
 PAPER = {  # Table 2, test error %, IMDB and Elec
@@ -157,7 +157,7 @@ def heading(preset: Preset, about: dict[str, Any], data: dict[str, Any]) -> str:
         if preset.search_steps
         else "the paper's settings"
     )
-    sums = " and ".join(SUMS)
+    sums, taken = " and ".join(SUMS), bases(data)
     return f"""# Table 2, {preset.name}
 
 {preset.about}: {corpus["train"]:,} training, {corpus["valid"]:,} validation, {corpus["test"]:,} test and
@@ -165,12 +165,22 @@ def heading(preset: Preset, about: dict[str, Any], data: dict[str, Any]) -> str:
 {preset.embed}, an LSTM of {preset.hidden} units, a ReLU layer of 30. Language model: {preset.lm_steps:,} steps of
 {preset.lm_batch} x {preset.lm_window} words on training and unlabelled texts, held-out perplexity
 {lm["valid"]["perplexity"]:.1f}; every run begins with it. Classifier: {preset.steps:,} steps of {preset.batch} labelled
-and, where a method can use them, {preset.batch} unlabelled texts, Adam at {preset.lr:g}, averaged weights, those of the
-best of {preset.evaluations} validation errors. Settings: {search}; {sums} take those of their parts. Texts: fingerprint
-{corpus["fingerprint"][:12]}. `{about["command"]}`, last part {about["seconds"]} s on {about["cores"]} cores
-({about["cpu"]}), NumPy {about["numpy"]}.
+and, where a method can use them, {preset.batch} unlabelled texts, Adam at {data["base"]["lr"]:g}, averaged weights,
+those of the best of {preset.evaluations} validation errors. Taken over from the language model: {taken}.
+Settings: {search}; {sums} take those of their parts. Texts: fingerprint {corpus["fingerprint"][:12]}.
+`{about["command"]}`, last part {about["seconds"]} s on {about["cores"]} cores ({about["cpu"]}), NumPy {about["numpy"]}.
 
 """
+
+
+def bases(data: dict[str, Any]) -> str:
+    """What all rows took over from the language model, and what was tried."""
+    names = {"all": "embeddings and LSTM", "embeddings": "the embeddings alone"}
+    taken = names[data["base"]["take"]]
+    if not data["tried"]:
+        return f"{taken}, as the paper does"
+    tried = [f"{names[t['base']['take']]} at {t['base']['lr']:g}: {t['valid']['error']:.2f} %" for t in data["tried"]]
+    return f"{taken}, the best on validation data without a regularizer ({'; '.join(tried)})"
 
 
 def figure(preset: Preset, results: Sequence[dict[str, Any]], bayes: dict[str, Any]) -> Any:

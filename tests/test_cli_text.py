@@ -197,7 +197,16 @@ def test_options_reach_the_run(texts: Path, says: Any, tmp_path: Path) -> None:
     assert config["corpus"]["valid"] == 8
 
 
-def test_elec_and_an_archive(says: Any, tmp_path: Path) -> None:
+def test_embeddings_alone(texts: Path, lm: Path, says: Any, tmp_path: Path) -> None:
+    """With cells of another size, and the vocabulary of the language model."""
+    given = ["--take", "embeddings", "--hidden", 12, "--batch", 4, "--train-steps", 1, "--delta", 0.25, "--lr", 1e-9]
+    says("train", "text", "--data-dir", texts, "--pretrained", lm, *given, "--ema", 0, "--out", tmp_path / "run")
+    run = load_text(tmp_path / "run")
+    assert (run.model.n_hidden, run.model.n_embedding, run.config["take"]) == (12, 6, "embeddings")
+    np.testing.assert_allclose(run.params.encoder.E, load_text(lm).params.encoder.E, atol=1e-6)
+
+
+def test_elec_files(says: Any, tmp_path: Path) -> None:
     write_elec(tmp_path / "elec")
     run = tmp_path / "run"
     assert says("train", "elec", "--data-dir", tmp_path, *SMALL, "--delta", 0.25, "--train-steps", 1, "--out", run)
@@ -393,6 +402,7 @@ def test_a_vocabulary_from_another_run_is_refused(
     assert "the text has the vocabulary" in line
     line = fails(*with_lm, "--data-dir", texts, "--hidden", 9)
     assert "n_hidden is 9, expected 8, that of" in line
+    assert "argument --take: invalid choice: 'some'" in fails(*with_lm, "--data-dir", texts, "--take", "some")
     line = fails("train", "text", "--pretrained", trained, "--data-dir", texts, *short)
     assert line == f"minadv: {trained} is a run of the kind 'text', expected one of minadv pretrain"
     assert not run.exists()

@@ -66,7 +66,8 @@ def train(args: argparse.Namespace) -> None:
     batch = min(settings.chosen(args, "batch"), len(corpus.train))
     recipe = settings.recipe(args, len(corpus.train) // batch)
     if args.pretrained is not None:
-        weights_of(args.pretrained, model, corpus.vocabulary, args.dtype)  # whatever is wrong with it is said first
+        how = {"dtype": args.dtype, "seed": args.seed, "take": args.take}
+        weights_of(args.pretrained, model, corpus.vocabulary, **how)  # whatever is wrong with it is said first
     _say(f"{corpus}; writing {out}")
     _say(f"device: {device.why}")
     with _resumable(out):
@@ -76,6 +77,7 @@ def train(args: argparse.Namespace) -> None:
             regularizer=regularizer,
             recipe=recipe,
             pretrained=args.pretrained,
+            take=args.take,
             batch_size=batch,
             unlabelled_size=batch if args.unlabelled is None else args.unlabelled,
             max_tokens=settings.chosen(args, "max_tokens"),

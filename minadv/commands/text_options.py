@@ -20,6 +20,9 @@ def add_train_options(parser: argparse.ArgumentParser) -> None:
     )
     model = _model_options(parser)
     model.add_argument("--pretrained", metavar="RUN", help="begin with this run of minadv pretrain")
+    model.add_argument(
+        "--take", choices=("all", "embeddings"), default="all", help="what of it: embeddings and cells, or the first"
+    )
     model.add_argument("--relu", type=positive, default=30, metavar="N", help="units between the cells and the softmax")
     model.add_argument("--output", choices=("softmax", "sigmoid"), default="softmax", help="sigmoid: for two classes")
     model.add_argument(
@@ -86,6 +89,7 @@ def _model_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     model.add_argument("--layers", type=positive, metavar="N", help="recurrent layers (default: 1)")
     model.add_argument("--cell", choices=CELLS, help="recurrent cell (default: lstm)")
     model.add_argument("--dropout", type=probability, metavar="P", help="of embeddings, the same in time")
+    model.add_argument("--forget-bias", type=float, metavar="B", help="of the LSTM at first (default: the task's)")
     return model
 
 

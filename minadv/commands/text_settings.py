@@ -41,6 +41,7 @@ class Preset:
     embed: int = 256
     hidden: int = 1024
     dropout: float = 0.5
+    forget_bias: float = 0.0
     vocab_size: int | None = None
     min_count: int = 2
     min_documents: int = 1
@@ -66,6 +67,7 @@ PRESETS = {
         embed=64,
         hidden=64,
         dropout=0.2,
+        forget_bias=1.0,
         vocab_size=8000,
         max_tokens=100,
         truncate=None,
@@ -85,6 +87,7 @@ PRESETS = {
         "folder",
         embed=128,
         hidden=256,
+        forget_bias=1.0,
         train_steps=3000,
         lm_train_steps=10_000,
         lm_batch=64,
@@ -137,7 +140,8 @@ def sizes(args: argparse.Namespace, before: dict[str, Any] | None = None) -> dic
     found |= {"layers": args.layers or 1, "cell": args.cell or "lstm"}
     if before is not None:
         found.update({n: before["model"][field] for n, field in SIZES.items() if getattr(args, n) is None})
-    return {SIZES[name]: value for name, value in found.items()} | {"embedding_dropout": chosen(args, "dropout")}
+    rest = {"embedding_dropout": chosen(args, "dropout"), "forget_bias": chosen(args, "forget_bias")}
+    return {SIZES[name]: value for name, value in found.items()} | rest
 
 
 def classifier(args: argparse.Namespace, n_words: int, n_classes: int, before: dict[str, Any] | None) -> TextClassifier:

@@ -37,6 +37,7 @@ from minadv.training.optimizers import Adam
 from minadv.training.pretrain_task import PretrainTask
 from minadv.training.schedules import ExponentialDecay
 from minadv.training.text_runs import (
+    Take,
     TextRun,
     begin_again,
     describe_vocabulary,
@@ -83,6 +84,7 @@ def fit_text(
     recipe: Recipe | None = None,
     epochs: float | None = None,
     pretrained: TextRun | str | Path | None = None,
+    take: Take = "all",
     batch_size: int = 64,
     unlabelled_size: int = 64,
     max_tokens: int | None = None,
@@ -100,13 +102,13 @@ def fit_text(
     """Train a classifier on the labelled and unlabelled texts of a corpus.
 
     Give a `Recipe`, or ``epochs`` (or ``steps``) and any other field of `text_recipe` by name. ``pretrained`` is a run
-    of `pretrain_text`, or its folder, with the same vocabulary and sizes. The last ``max_tokens`` tokens of a text are
-    read (None: all). ``batch_size`` labelled and ``unlabelled_size`` unlabelled texts make a step. The other arguments
-    are those of `minadv.training.runs.fit`.
+    of `pretrain_text`, or its folder, with the same vocabulary and sizes; ``take="embeddings"`` begins with its
+    embeddings and fresh cells. The last ``max_tokens`` tokens of a text are read (None: all). ``batch_size`` labelled
+    and ``unlabelled_size`` unlabelled texts make a step. The other arguments are those of `minadv.training.runs.fit`.
     """
     chosen, began, about = _chosen(device), None, dict(about or {})
     if pretrained is not None:
-        began = weights_of(pretrained, model, corpus.vocabulary, dtype)
+        began = weights_of(pretrained, model, corpus.vocabulary, dtype=dtype, seed=seed, take=take)
         where = pretrained.path if isinstance(pretrained, TextRun) else pretrained
         about.setdefault("pretrained", None if where is None else str(Path(where).resolve()))
     task = TextTask(
@@ -124,6 +126,7 @@ def fit_text(
         **_config(task, "text", CLASSIFIER, chosen, about),
         "regularizer": describe(task.regularizer, "regularizer"),
         "pretrained": None if began is None else digest(began),
+        "take": take,
     }
     recipe = _recipe(text_recipe, task.per_epoch, recipe, epochs, options)
     how = {"workers": workers, "progress": progress, "on_evaluation": on_evaluation}

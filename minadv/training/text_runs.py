@@ -10,11 +10,12 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 
 from minadv.backend import Array, Device, to_host
+from minadv.checks import expect_choice
 from minadv.data.documents import Corpus, Documents
 from minadv.data.text import Vocabulary
 from minadv.layers import log_softmax
@@ -25,10 +26,13 @@ from minadv.training import folders, pretrain_task, text_task
 from minadv.training.config import build
 from minadv.training.folders import Blank, RunError, build_recipe, kind_of, read_config, restore
 from minadv.training.loop import Recipe, State, weights
+from minadv.training.streams import stream
 from minadv.trees import leaves, tree_map
 
 KINDS = {"text": "a classifier of texts", "pretrain": "a language model of texts"}
 M = TypeVar("M", TextClassifier, TextLM)
+Take: TypeAlias = Literal["all", "embeddings"]
+"""What a classifier takes over from a language model: embeddings and cells, or the embeddings alone."""
 
 
 @dataclass(frozen=True)
@@ -149,19 +153,34 @@ def with_words(model: M, vocabulary: Vocabulary, device: Device | None = None) -
     return replace(model, frequencies=frequencies if device is None else device.xp.asarray(frequencies))
 
 
-def weights_of(run: TextRun | str | Path, model: TextClassifier, vocabulary: Vocabulary, dtype: str) -> encoder.Params:
-    """The embeddings and cells of a language model, on the host; raises unless the classifier can begin with them."""
+def weights_of(
+    run: TextRun | str | Path,
+    model: TextClassifier,
+    vocabulary: Vocabulary,
+    *,
+    dtype: str,
+    seed: int,
+    take: Take = "all",
+) -> encoder.Params:
+    """The embeddings and cells of a language model, on the host; raises unless the classifier can begin with them.
+
+    With ``take="embeddings"`` the cells are fresh ones, those that a run of this seed would begin with on its own.
+    """
+    expect_choice("take", take, ("all", "embeddings"))
     run = run if isinstance(run, TextRun) else load_text(run)
     name = str(run.path or "the pre-trained run")
     if not isinstance(run.model, TextLM):
         raise RunError(f"{name} is a classifier already, expected a language model: a run of minadv pretrain")
     vocabulary.expect(run.vocabulary.fingerprint, name)
-    for what in ("n_embedding", "n_hidden", "cell", "n_layers", "normalise"):
+    cells = ("n_hidden", "cell", "n_layers") if take == "all" else ()
+    for what in ("n_embedding", "normalise", *cells):
         mine, theirs = getattr(model, what), getattr(run.model, what)
         if mine != theirs:
             raise RunError(f"{what} is {mine}, expected {theirs}, that of {name}")
-    like = model.init(np.random.default_rng(0), dtype=run.config["dtype"])
-    found = pretrained(run.params, like).encoder
+    fresh = model.init(stream(seed, "init"), dtype=run.config["dtype"])
+    found = fresh.encoder
+    assert found is not None and run.params.encoder is not None
+    found = pretrained(run.params, fresh).encoder if take == "all" else replace(found, E=run.params.encoder.E)
     assert found is not None
     return tree_map(lambda a: a.astype(dtype), found)
 
@@ -171,7 +190,8 @@ def begin_again(config: dict[str, Any], model: TextClassifier, vocabulary: Vocab
     where = config["about"].get("pretrained")
     if where is None:
         raise RunError(f"{path} has no checkpoint yet and does not say where its pre-trained run is: train it anew")
-    found = weights_of(where, model, vocabulary, config["dtype"])
+    how = {name: config[name] for name in ("dtype", "seed", "take")}
+    found = weights_of(where, model, vocabulary, **how)
     if digest(found) != config["pretrained"]:
         raise RunError(f"{path} has no checkpoint yet, and {where}, which it was to begin with, has changed since")
     return found

@@ -13,8 +13,18 @@ pytest.importorskip("safetensors")
 pytest.importorskip("matplotlib", reason="figures need matplotlib")
 pytest.importorskip("threadpoolctl", reason="experiments set BLAS threads")
 
-from experiments import bench_text, naive_bayes, reporting, table2, text_comparison, text_methods, text_verdicts
-from experiments.text_comparison import Preset, best_setting
+from experiments import (
+    bench_text,
+    naive_bayes,
+    reporting,
+    table2,
+    text_comparison,
+    text_jobs,
+    text_methods,
+    text_verdicts,
+)
+from experiments.text_comparison import best_setting
+from experiments.text_jobs import Preset
 from experiments.text_methods import METHODS, SUMS, Setting, settings
 from minadv.cli import main
 from minadv.data.documents import Documents
@@ -25,7 +35,7 @@ OF = corpus(40, unlabelled=20)
 TINY = Preset(
     *("tiny", "toy", None, 4, 50, 0.2, 6, None, 1.0),
     *(6, 4, 5, 1e-2, 5),
-    *(3, 8, 1e-2, 2, 1, 1),
+    *(3, 8, (1e-2,), ("all", "embeddings"), 2, 1, 1),
     about="toys",
 )
 
@@ -35,7 +45,7 @@ def small(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A corpus from memory instead of one from files, in this process: processes of their own take longer."""
     if device.name == "gpu":
         pytest.skip("the comparison runs on the host")
-    for module in (text_comparison, table2, bench_text):
+    for module in (text_jobs, table2, bench_text):
         monkeypatch.setattr(module, "corpus_of", lambda about: OF)
     monkeypatch.setattr(reporting, "run_all", lambda work, tasks, **how: [work(task) for task in tasks])
     monkeypatch.setitem(table2.PRESETS, "docstrings", TINY)
@@ -46,7 +56,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """All rows, by the command itself."""
     root = tmp_path_factory.mktemp("table2")
     with pytest.MonkeyPatch.context() as patch:
-        for module in (text_comparison, table2):
+        for module in (text_jobs, table2):
             patch.setattr(module, "corpus_of", lambda about: OF)
         patch.setattr(reporting, "run_all", lambda work, tasks, **how: [work(task) for task in tasks])
         patch.setitem(table2.PRESETS, "docstrings", TINY)
@@ -68,7 +78,10 @@ def test_every_row_is_searched_alike_and_run(whole: Path) -> None:
     found = data(whole)
     searched = {m: [r["setting"] for r in found["search"] if r["method"] == m] for m in METHODS}
     assert all(len(searched[m]) == (0 if m == "none" or m in SUMS else 3) for m in METHODS)
-    assert {r["seed"] for r in found["search"]} == {text_comparison.SEARCH_SEED}
+    assert {r["seed"] for r in (*found["search"], *found["tried"])} == {text_comparison.SEARCH_SEED}
+    assert [t["base"]["take"] for t in found["tried"]] == ["all", "embeddings"]
+    best = min(found["tried"], key=lambda t: (t["valid"]["error"], t["valid"]["loss"]))["base"]
+    assert all(r["base"] == best == found["base"] for r in (*found["search"], *found["results"]))
     assert [r["method"] for r in found["results"]] == list(METHODS)
     for r in found["results"]:
         assert r["test"]["error"] == pytest.approx(100 * len(r["wrong"]) / 12)
@@ -97,7 +110,7 @@ def test_what_is_written_says_where_it_comes_from_and_names_no_folder(whole: Pat
 def test_a_second_call_does_no_work(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copytree(whole, tmp_path / "again")
     for name in ("fit_text", "pretrain_text"):
-        monkeypatch.setattr(text_comparison, name, None)
+        monkeypatch.setattr(text_jobs, name, None)
     run(tmp_path / "again")
     first, second = data(whole), data(tmp_path / "again")
     assert json.dumps([first["results"], first["search"]]) == json.dumps([second["results"], second["search"]])
@@ -122,7 +135,7 @@ def test_a_killed_run_goes_on(whole: Path, tmp_path: Path) -> None:
 
 
 def test_it_stops_where_it_is_told_to(tmp_path: Path) -> None:
-    for until, there in (("pretrain", ["lm"]), ("search", ["lm", "search"])):
+    for until, there in (("pretrain", ["lm"]), ("base", ["base", "lm"]), ("search", ["base", "lm", "search"])):
         run(tmp_path, "--until", until, "--methods", "VD")
         assert sorted(path.name for path in (tmp_path / "runs" / "tiny").iterdir()) == there
         assert not (tmp_path / "out").exists()

@@ -11,14 +11,14 @@ from minadv.data.errors import DataError
 from minadv.layers import log_softmax
 from minadv.models.text import TextBatch, TextClassifier
 from minadv.regularizers import VAT, AdD, Sum
-from minadv.training import checkpoints, folders, log
+from minadv.training import checkpoints, folders, log, text_task
 from minadv.training.config import build, describe
 from minadv.training.ema import EMA
 from minadv.training.folders import RunError
 from minadv.training.optimizers import Adam
 from minadv.training.text import fit_text, load_text, pretrain_text, resume_text
 from minadv.training.text_explain import explain, first_order, remove
-from minadv.training.text_runs import TextRun, identity
+from minadv.training.text_runs import TextRun, identity, weights_of
 from minadv.trees import tree_map
 from tests.compare import assert_close, assert_same_bits
 from tests.training.text_problems import classifier, corpus, language_model
@@ -109,6 +109,28 @@ def test_resumed_by_the_same_call(tmp_path: Path) -> None:
     (tmp_path / "later").rename(tmp_path / "lm")
     with pytest.raises(RunError, match="lm, which it was to begin with, has changed since"):
         resume_text(tmp_path / "other", OF)
+
+
+def test_embeddings_alone_may_be_taken_over(tmp_path: Path) -> None:
+    """With fresh cells, of any size, which are those of a run without the language model; resumed alike."""
+    before = pretrain(out=tmp_path / "lm")
+    how = {"pretrained": tmp_path / "lm", "take": "embeddings", "model": replace(classifier(OF), n_hidden=7)}
+    how |= {"regularizer": None, "eval_every": 1, "checkpoint_every": 3, "seed": 4}
+    model = how["model"]
+    found = weights_of(before, model, OF.vocabulary, dtype="float32", seed=4, take="embeddings")  # type: ignore[arg-type]
+    assert_same_bits(found.E, before.params.encoder.E)
+    fresh = text_task.TextTask(model, OF, batch_size=6, seed=4).init()  # type: ignore[arg-type]
+    assert_same_bits(found.cells, fresh.encoder.cells)
+    fit(out=tmp_path / "whole", **how)
+    with pytest.raises(Killed):
+        fit(out=tmp_path / "run", on_evaluation=die(2), **how)
+    assert folders.read_config(tmp_path / "run")["take"] == "embeddings"
+    resume_text(tmp_path / "run", OF, progress=False)
+    assert ends(tmp_path / "run") == ends(tmp_path / "whole")
+    with pytest.raises(RunError, match="n_hidden is 7, expected 10, that of"):
+        fit(**{**how, "take": "all"})
+    with pytest.raises(ValueError, match="take is 'some'"):
+        fit(**{**how, "take": "some"})
 
 
 def test_a_run_comes_back_from_its_folder(tmp_path: Path) -> None:

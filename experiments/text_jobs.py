@@ -1,0 +1,206 @@
+r"""One run of a comparison on texts: its sizes, its folder, and how it is trained or found trained."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from experiments import reporting
+from experiments.text_methods import Setting, regularizer, weight
+from minadv.backend import Array
+from minadv.commands.text_settings import corpus_of
+from minadv.data.documents import Corpus
+from minadv.models.pretraining import TextLM
+from minadv.models.text import TextClassifier
+from minadv.training.optimizers import Adam
+from minadv.training.schedules import ExponentialDecay
+from minadv.training.text import TextRun, fit_text, pretrain_text
+from minadv.training.text_runs import Take
+from minadv.training.text_task import read
+
+RESULT = "result.json"
+
+
+@dataclass(frozen=True)
+class Preset:
+    """One size of the comparison; what begins with ``lm_`` is for the language model.
+
+    Learning rates fall to a twentieth (the classifier's) and a tenth (the language model's) by the last step, as the
+    paper's nearly do over its own number of steps.
+    """
+
+    name: str
+    corpus: str
+    vocab_size: int | None
+    embed: int
+    hidden: int
+    dropout: float
+    max_tokens: int | None
+    truncate: int | None
+    forget_bias: float
+    lm_steps: int
+    lm_batch: int
+    lm_window: int
+    lm_lr: float
+    candidates: int
+    steps: int
+    batch: int
+    lrs: tuple[float, ...]
+    takes: tuple[Take, ...]
+    search_steps: int  # 0: no search
+    seeds: int
+    evaluations: int
+    min_documents: int = 1
+    about: str = ""
+
+
+@dataclass(frozen=True)
+class Base:
+    """What all rows have in common: the learning rate, and what is taken over from the language model."""
+
+    lr: float
+    take: Take
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run: a method in one setting and a seed."""
+
+    preset: Preset
+    method: str
+    seed: int
+    setting: Setting
+    base: Base
+    part: str  # "base", "search" or "final"
+    root: Path
+    data_dir: str | None
+    device: str = "cpu"
+
+    @property
+    def steps(self) -> int:
+        return self.preset.search_steps if self.part == "search" else self.preset.steps
+
+    @property
+    def evaluations(self) -> int:
+        return 2 if self.part == "search" else self.preset.evaluations
+
+    @property
+    def folder(self) -> Path:
+        s, base = self.setting, f"{self.base.take}-{self.base.lr:g}"
+        name = f"{self.method}-{s.p:g}-{s.delta:g}-{s.norm:g}-{s.weight:g}-{base}-seed{self.seed}".replace(" ", "_")
+        return self.root / self.preset.name / self.part / name
+
+
+def about_data(preset: Preset, data_dir: str | None) -> dict[str, Any]:
+    """What the command line needs to know of a run's texts, so that ``minadv eval`` and the rest work on these runs."""
+    cut = {"vocab_size": preset.vocab_size, "min_count": 2, "min_documents": preset.min_documents}
+    return {"task": preset.name, "corpus": preset.corpus, "data_dir": data_dir, "valid_share": 0.15, **cut}
+
+
+def encoder(preset: Preset, corpus: Corpus) -> dict[str, Any]:
+    sizes = {"n_words": len(corpus.vocabulary), "n_embedding": preset.embed, "n_hidden": preset.hidden}
+    return {**sizes, "embedding_dropout": preset.dropout, "forget_bias": preset.forget_bias}
+
+
+def decay(end: float, steps: int) -> ExponentialDecay:
+    """The factor a step that comes to ``end`` after so many."""
+    return ExponentialDecay(end ** (1 / steps))
+
+
+def pretrain(preset: Preset, *, root: Path, data_dir: str | None, device: str, workers: int | None) -> dict[str, Any]:
+    """The language model that all runs begin with: trained, or found trained."""
+    folder = root / preset.name / "lm"
+    if (found := found_result(folder, preset)) is not None:
+        return found
+    about = about_data(preset, data_dir)
+    corpus = corpus_of(about)
+    run = pretrain_text(
+        TextLM(**encoder(preset, corpus), n_candidates=preset.candidates),
+        corpus,
+        steps=preset.lm_steps,
+        batch_size=preset.lm_batch,
+        T=preset.lm_window,
+        optimizer=Adam(preset.lm_lr),
+        step_schedule=decay(0.1, preset.lm_steps),
+        eval_every=max(1, preset.lm_steps // 10),
+        checkpoint_every=max(1, preset.lm_steps // 40),
+        device=device,  # type: ignore[arg-type]
+        about=about,
+        out=folder,
+        resume=True,
+        workers=workers,
+        progress=sys.stderr.isatty(),
+    )
+    curve = [(r["step"], r["train_loss"], r["valid_perplexity"]) for r in run.records]
+    result = {"preset": asdict(preset), "valid": run.evaluate("valid"), "curve": curve, "facts": run.config["corpus"]}
+    reporting.write_json(folder / RESULT, result)
+    return result
+
+
+def work(job: Job) -> dict[str, Any]:
+    """Train (or find trained) one classifier; its errors with the weights of the best validation error."""
+    if (found := found_result(job.folder, job.preset)) is not None:
+        return found
+    preset, about = job.preset, about_data(job.preset, job.data_dir)
+    corpus = corpus_of(about)
+    run = fit_text(
+        TextClassifier(**encoder(preset, corpus), n_classes=len(corpus.classes), truncate=preset.truncate),
+        corpus,
+        regularizer=regularizer(job.method, job.setting),
+        pretrained=job.root / preset.name / "lm",
+        take=job.base.take,
+        batch_size=preset.batch,
+        unlabelled_size=preset.batch,
+        max_tokens=preset.max_tokens,
+        steps=job.steps,
+        optimizer=Adam(job.base.lr),
+        step_schedule=decay(0.05, job.steps),
+        weight=weight(job.method, job.setting),
+        eval_every=max(1, job.steps // job.evaluations),
+        keep=1,
+        seed=job.seed,
+        device=job.device,  # type: ignore[arg-type]
+        about=about,
+        out=job.folder,
+        resume=True,
+        workers=1,  # the runs themselves go side by side
+        progress=False,
+    )
+    result = {
+        "preset": asdict(preset),
+        "method": job.method,
+        "seed": job.seed,
+        "setting": asdict(job.setting),
+        "base": asdict(job.base),
+        "valid": run.evaluate("valid"),
+        "curve": [(r["step"], r["train_loss"], r["regularizer"], r["valid_error"]) for r in run.records],
+    }
+    if job.part == "final":
+        missed = wrong(run)
+        result |= {"test": {"error": 100 * float(missed.mean())}, "wrong": np.flatnonzero(missed).tolist()}
+    reporting.write_json(job.folder / RESULT, result)
+    return result
+
+
+def wrong(run: TextRun) -> Array:
+    """Which test texts are classified wrongly, bool (N,)."""
+    assert run.corpus is not None
+    test = run.corpus.test
+    found = np.zeros(len(test), dtype=bool)
+    for rows, batch, logits in read(run.classifier, run.params, test, max_tokens=run.config["max_tokens"]):
+        found[rows] = logits.argmax(axis=-1) != batch.targets
+    return found
+
+
+def found_result(folder: Path, preset: Preset) -> dict[str, Any] | None:
+    """The result of a finished run of this very preset."""
+    path = folder / RESULT
+    if not path.exists():
+        return None
+    result: dict[str, Any] = json.loads(path.read_text())
+    return result if result.get("preset") == json.loads(json.dumps(asdict(preset))) else None
