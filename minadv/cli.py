@@ -227,7 +227,11 @@ def _predict(commands: Commands) -> None:
     parser.set_defaults(work=families.dispatched("predict", inspecting.predict))
     _of_run(parser)
     parser.add_argument(
-        "images", nargs="?", metavar="IMAGES.npy", help="images (N, rows, columns); default: the test set"
+        "images",
+        nargs="?",
+        metavar="IMAGES.npy",
+        help="images (N, rows, columns); default: the test set. A run of texts reads texts, a line each, from a file "
+        "of that name or from standard input",
     )
     parser.add_argument("--examples", type=_positive, default=20, metavar="N", help="how many of the test set")
 
