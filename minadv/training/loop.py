@@ -8,6 +8,8 @@ same bits as one that was not.
 from __future__ import annotations
 
 import math
+import signal
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -198,8 +200,10 @@ def train(
     try:
         each = task.units_per_step
         progress = progress and team.chief
-        with Progress(recipe.steps * each, unit=task.unit, done=state.step * each, title=title, shown=progress) as bar:
+        shown_as: dict[str, Any] = {"unit": task.unit, "title": title, "shown": progress}
+        with CtrlC() as ctrl_c, Progress(recipe.steps * each, done=state.step * each, **shown_as) as bar:
             while state.step < recipe.steps and not _exhausted(recipe, state):
+                ctrl_c.obey()
                 new, shown = advance(task, recipe, state, team)
                 last = new.step == recipe.steps
                 if new.step % eval_every == 0 or last:
@@ -223,6 +227,39 @@ def train(
         team.agree(lambda: checkpoints.save(run, state.step, state, {"monitor": recipe.monitor}, keep=recipe.keep))
         raise Interrupted(f"stopped at step {state.step} and saved in {run}") from None
     return state, records
+
+
+class CtrlC:
+    """Within it Ctrl-C is remembered, and obeyed between two steps; a second one is obeyed at once.
+
+    An exception that is raised wherever the program happens to be may be lost, in a destructor for instance; this one
+    is not. Where somebody else handles the signal, or in another thread than the main one, nothing is changed.
+    """
+
+    def __init__(self) -> None:
+        self.asked = False
+        self._ours = False
+
+    def obey(self) -> None:
+        """Raise KeyboardInterrupt if it was asked for."""
+        if self.asked:
+            raise KeyboardInterrupt
+
+    def _ask(self, *_: object) -> None:
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = True
+
+    def __enter__(self) -> CtrlC:
+        main = threading.current_thread() is threading.main_thread()
+        self._ours = main and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        if self._ours:
+            signal.signal(signal.SIGINT, self._ask)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._ours:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def finished(recipe: Recipe, state: State) -> bool:
