@@ -117,8 +117,9 @@ def figure(results: Sequence[dict[str, Any]]) -> Any:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    drawn, axes = plt.subplots(2, len(results), figsize=(4 * len(results), 6.5), squeeze=False)
+    drawn, axes = plt.subplots(2, len(results), figsize=(4 * len(results), 6.5), squeeze=False, layout="constrained")
     low = min(min(r["adversarial"]) for r in results)
+    least = min(np.min(r["masks"]) for r in results)  # the colours begin at the most attacked unit
     bins = np.linspace(low - 0.5, 100, 60)
     for column, r in enumerate(results):
         axes[0, column].hist(r["random"], bins=bins, alpha=0.7, label="random masks")
@@ -127,7 +128,7 @@ def figure(results: Sequence[dict[str, Any]]) -> Any:
         axes[0, column].set(title=f"trained with {r['method']}", xlabel="test accuracy %")
         rows = np.array(r["masks"])
         extent = (-0.5, rows.shape[1] - 0.5, r["epochs"][-1], r["epochs"][0])
-        shown = axes[1, column].imshow(rows, aspect="auto", vmin=0, vmax=1, extent=extent, interpolation="nearest")
+        shown = axes[1, column].imshow(rows, aspect="auto", vmin=least, vmax=1, extent=extent, interpolation="nearest")
         axes[1, column].set(xlabel="unit", ylabel="epoch")
     axes[0, 0].legend(fontsize=8)
     axes[0, 0].set_ylabel("draws")
