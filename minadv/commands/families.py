@@ -10,12 +10,15 @@ says by its kind which family it belongs to.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from minadv import launch
 from minadv.training.folders import RunError, kind_of, read_config
+from minadv.training.loop import Interrupted
 
 MODULES: dict[str, str] = {
     "text": "minadv.commands.text",
@@ -59,3 +62,12 @@ def dispatched(name: str, otherwise: Callable[[argparse.Namespace], None]) -> Ca
             raise ValueError(f"{args.run} is a run of the kind {kind!r}, which {args.command} is not for")
 
     return work
+
+
+@contextmanager
+def resumable(out: Path | str) -> Iterator[None]:
+    """Within it, whoever interrupts training is told how to go on."""
+    try:
+        yield
+    except Interrupted as said:
+        raise Interrupted(f"{said}; go on with: {launch.place().command}minadv train --resume {out}") from None

@@ -7,13 +7,12 @@ import shutil
 import sys
 import textwrap
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from minadv import launch
 from minadv.backend import Device, choose_device
+from minadv.commands import families
 from minadv.commands import language_settings as settings
 from minadv.commands.language_inspecting import attack, show
 from minadv.commands.language_options import add_options
@@ -29,7 +28,6 @@ from minadv.training.folders import RunError, build_recipe, expect_free, read_co
 from minadv.training.language import LanguageRun, finetune, fit_language, load_language, open_language
 from minadv.training.language_config import blank, corpus_of, settings_of, weights_digest
 from minadv.training.language_task import expect_regularizer
-from minadv.training.loop import Interrupted
 
 __all__ = ["TASKS", "add_commands", "attack", "evaluation", "options", "resume", "show", "train"]
 
@@ -154,7 +152,7 @@ def _finetune(args: argparse.Namespace) -> None:
     _say(f"device: {device.why}")
     about = {**before.config["about"], "start": str(Path(args.run).resolve())}
     about["data_dir"] = args.data_dir or about.get("data_dir")
-    with _resumable(out):
+    with families.resumable(out):
         run = finetune(
             before,
             before.corpus,
@@ -173,17 +171,8 @@ def _finetune(args: argparse.Namespace) -> None:
 
 def _fit(model: Any, corpus: Corpus, *, device: Device, **given: Any) -> LanguageRun:
     _say(f"device: {device.why}")
-    with _resumable(given["out"]):
+    with families.resumable(given["out"]):
         return fit_language(model, corpus, device=device, on_evaluation=_show, **given)
-
-
-@contextmanager
-def _resumable(out: Path) -> Iterator[None]:
-    """Within it, whoever interrupts training is told how to go on."""
-    try:
-        yield
-    except Interrupted as said:
-        raise Interrupted(f"{said}; go on with: {launch.place().command}minadv train --resume {out}") from None
 
 
 def _show(record: dict[str, Any]) -> None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from minadv import launch
 from minadv.backend import choose_device
+from minadv.commands import families
 from minadv.commands import text_settings as settings
 from minadv.commands.text_inspecting import attack, open_run, predict, show
 from minadv.commands.text_options import add_pretrain_options, add_train_options
@@ -18,7 +17,6 @@ from minadv.data.buckets import steps_of
 from minadv.models.pretraining import TextLM
 from minadv.training import folders
 from minadv.training.folders import expect_free, read_config
-from minadv.training.loop import Interrupted
 from minadv.training.pretrain_task import PretrainTask
 from minadv.training.text import TextRun, fit_text, pretrain_text, resume_text
 from minadv.training.text_runs import blank, weights_of, with_words
@@ -70,7 +68,7 @@ def train(args: argparse.Namespace) -> None:
         weights_of(args.pretrained, model, corpus.vocabulary, **how)  # whatever is wrong with it is said first
     _say(f"{corpus}; writing {out}")
     _say(f"device: {device.why}")
-    with _resumable(out):
+    with families.resumable(out):
         run = fit_text(
             model,
             corpus,
@@ -121,7 +119,7 @@ def _pretrain(args: argparse.Namespace) -> None:
     recipe = settings.recipe(args, task.per_epoch, "lm_")
     _say(f"{corpus}; {task.streams.tokens:,} words to learn from; writing {out}")
     _say(f"device: {device.why}")
-    with _resumable(out):
+    with families.resumable(out):
         run = pretrain_text(
             model,
             corpus,
@@ -149,7 +147,7 @@ def resume(path: Path, args: argparse.Namespace) -> None:
     corpus = settings.corpus_of(config["about"], args.data_dir)
     device = choose_device(config["device"] if args.device == "auto" else args.device)
     _say(f"device: {device.why}")
-    with _resumable(path):
+    with families.resumable(path):
         run = resume_text(path, corpus, device=device, workers=args.workers, on_evaluation=_show)
     _report(run)
 
@@ -172,15 +170,6 @@ def _language_model(path: str) -> dict[str, Any]:
     if folders.kind_of(config) != "pretrain":
         raise ValueError(f"{path} is a run of the kind {folders.kind_of(config)!r}, expected one of minadv pretrain")
     return config
-
-
-@contextmanager
-def _resumable(out: Path) -> Iterator[None]:
-    """Within it, whoever interrupts training is told how to go on."""
-    try:
-        yield
-    except Interrupted as said:
-        raise Interrupted(f"{said}; go on with: {launch.place().command}minadv train --resume {out}") from None
 
 
 def _show(record: dict[str, Any]) -> None:

@@ -13,7 +13,6 @@ from minadv.commands import families, tasks
 from minadv.data.sequences import from_description
 from minadv.training import runs
 from minadv.training.config import build
-from minadv.training.loop import Interrupted
 from minadv.training.task import evaluate
 
 
@@ -86,11 +85,8 @@ def _resume(path: Path, args: argparse.Namespace) -> None:
 
 def _fit(model: Any, data: Any, *, device: Device, **options: Any) -> runs.Run:
     _say(f"device: {device.why}")
-    try:
+    with families.resumable(options["out"]):
         return runs.fit(model, data, device=device, on_evaluation=_show, **options)
-    except Interrupted as said:
-        command = f"{launch.place().command}minadv train --resume {options['out']}"
-        raise Interrupted(f"{said}; go on with: {command}") from None
 
 
 def _show(record: dict[str, Any]) -> None:
