@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
@@ -29,7 +29,7 @@ from minadv.checks import expect_choice, expect_floating, expect_shape
 from minadv.draws import Rng
 from minadv.flip import expect_rule_options
 from minadv.models.protocol import Model, Site, choose_sites
-from minadv.search import Masks, Problem, Rule, Visit, ball_size, best, exact, greedy, random, reselect
+from minadv.search import Masks, Probe, Problem, Rule, Visit, ball_size, best, exact, greedy, random, reselect
 from minadv.trees import any_array
 from minadv.workspace import Workspace
 
@@ -89,6 +89,7 @@ def find_adversary(
     state: Any = None,
     keep: Literal["best", "last"] = "best",
     base: Array | None = None,
+    together: Callable[[Masks], tuple[Array, Array, Any]] | None = None,
     tries: int = 1,
     swaps: int = 0,
     max_masks: int = 200_000,
@@ -103,7 +104,8 @@ def find_adversary(
     the number of influence maps. ``lam``, (N,) or (N, B) for the N steps of the model's features, weighs them (default:
     the model's). ``sites`` defaults to every recurrent one. ``keep="best"`` returns the best mask visited, example by
     example; for ``"greedy"``, ``"last"`` returns the last one, unscored, as the paper trains. ``base`` may hand over
-    the base's features.
+    the base's features; ``together`` may run the base pass and the first mask's side by side (``"greedy"`` and
+    ``"reselect"``): given that mask, it returns the base's features and the other pass's features and cache.
 
     ``tries`` belongs to ``"random"``; ``swaps`` to ``"reselect"``: how many outsiders are tried in the place of each
     flipped unit in a last round. ``max_masks`` limits ``"exact"``. ``rule_options`` goes to `minadv.flip.flip`. The
@@ -126,7 +128,13 @@ def find_adversary(
             stacklevel=2,
         )
     binary, base_masks, fixed = _base_mask(model, params, batch, chosen, eps0, scale, p)
-    if base is None:
+    start = binary if init == "base" else {name: masks.one_flip(rng, eps) for name, eps in binary.items()}
+    probe = None
+    if together is not None and search in ("greedy", "reselect"):
+        m = {name: masks.scale(eps, scale, p=p) for name, eps in start.items()}
+        base, features, cache = together({**fixed, **m})
+        probe = Probe(start, features, cache)
+    elif base is None:
         base, _, _ = model.body(params, batch, masks=base_masks, noise=noise, state=state)
     problem = Problem(
         model=model,
@@ -145,8 +153,8 @@ def find_adversary(
         rule=rule,
         rule_options=dict(rule_options or {}),
         work=work,
+        probe=probe,
     )
-    start = binary if init == "base" else {name: masks.one_flip(rng, eps) for name, eps in binary.items()}
     if search == "greedy":
         visits = greedy(problem, start, adv_steps, score_last=keep == "best")
     elif search == "reselect":

@@ -37,19 +37,19 @@ def rnn_step_backward(h: Array, dh: Array, *, dz: Array) -> None:
     xp.multiply(dz, dh, out=dz)
 
 
-def lstm_step(a: Array, c_prev: Array, *, c: Array, tanh_c: Array, h: Array) -> None:
-    r"""Turn the pre-activations ``a (4, B, H)`` into the gates i, f, o, g in place, and make ``c``, ``tanh_c``, ``h``.
+def lstm_step(z: Array, c_prev: Array, *, a: Array, c: Array, tanh_c: Array, h: Array) -> None:
+    r"""From the pre-activations ``z (4, H, B)`` the gates ``a``, i, f, g, o, and ``c``, ``tanh_c``, ``h``.
 
-    The pre-activations of the logistic gates i, f, o come halved: :math:`\sigma(z) = \tfrac12 + \tfrac12 \tanh(z/2)`.
+    Those of the logistic gates come halved: :math:`\sigma(z) = \tfrac12 + \tfrac12 \tanh(z/2)`. ``z`` may be ``a``.
 
     .. math:: c = f \odot c_{prev} + i \odot g, \qquad h = o \odot \tanh c
     """
-    xp = namespace(a)
-    i, f, o, g = a  # (B, H) each
-    logistic = a[:3]
-    xp.tanh(a, out=a)
-    xp.multiply(logistic, 0.5, out=logistic)
-    xp.add(logistic, 0.5, out=logistic)
+    xp = namespace(z)
+    i, f, g, o = a  # (H, B) each
+    xp.tanh(z, out=a)
+    for logistic in (a[:2], o):
+        xp.multiply(logistic, 0.5, out=logistic)
+        xp.add(logistic, 0.5, out=logistic)
     xp.multiply(f, c_prev, out=c)
     xp.multiply(i, g, out=h)  # h is free until the last line
     xp.add(c, h, out=c)
@@ -58,22 +58,23 @@ def lstm_step(a: Array, c_prev: Array, *, c: Array, tanh_c: Array, h: Array) -> 
 
 
 def lstm_step_backward(a: Array, c_prev: Array, tanh_c: Array, dh: Array, *, dc: Array, dz: Array, free: Array) -> None:
-    r"""From ``dh`` and the ``dc`` that comes from the next step: ``dz (4, B, H)``, and ``dc`` of the previous step.
+    r"""From ``dh`` and the ``dc`` that comes from the next step: ``dz (4, H, B)``, and ``dc`` of the previous step.
 
     ``dc`` is updated in place from :math:`\partial L/\partial c_t` (through :math:`c_{t+1}` only) to
     :math:`\partial L/\partial c_{t-1}`; ``dz`` is the gradient of the pre-activations as the equations have them, not
-    halved. ``free (B, H)`` is overwritten.
+    halved. ``free (H, B)`` is overwritten.
     """
     xp = namespace(a)
-    i, f, o, g = a
-    di, df, do, dg = dz
+    i, f, g, o = a
+    di, df, dg, do = dz
     xp.multiply(tanh_c, tanh_c, out=free)
     xp.subtract(1, free, out=free)
     xp.multiply(free, o, out=free)
     xp.multiply(free, dh, out=free)
     dc += free  # through h_t
     xp.subtract(1, a, out=dz)
-    xp.multiply(dz[:3], a[:3], out=dz[:3])  # the slope of a logistic gate, a (1 - a)
+    dz[:2] *= a[:2]  # the slope of a logistic gate, a (1 - a)
+    do *= o
     xp.add(g, 1, out=free)
     dg *= free  # of tanh, (1 - g)(1 + g)
     di *= g
@@ -81,9 +82,7 @@ def lstm_step_backward(a: Array, c_prev: Array, tanh_c: Array, dh: Array, *, dc:
     dg *= i
     do *= tanh_c
     do *= dh
-    di *= dc
-    df *= dc
-    dg *= dc
+    dz[:3] *= dc
     dc *= f
 
 

@@ -6,13 +6,19 @@ r"""The LSTM with a time-invariant mask on its recurrent connection (Eq. 1 for a
 The masked copy :math:`\hat h_{t-1} = m \odot h_{t-1}` enters all four gates; the cell :math:`c` is never masked. The
 columns of W, U and b are four blocks in the order i, f, g, o. Indices and sizes are those of `rnn`.
 
-Within a pass each gate is a block of its own, ``a[k, t] (B, H)``, in the order i, f, o, g: so every element-wise line
-below works on contiguous memory, and the three logistic gates are one slice. `Packed` holds the weights in that order.
+Within a pass an example is a **column**: the state of a step is (H, B), its gates are ``a[t] (4, H, B)``. Each gate is
+then contiguous, the product of a step is (4H, H) by (H, B), which a BLAS does faster than its transpose, and dU and dW
+are one product each. What goes in and comes out has an example a row, as everywhere.
+
+Several passes over batches of one shape can run **together** (`forward_together`, `backward_together`): their columns
+stand side by side in one product a step. Adversarial dropout has two that do not wait for each other, at its beginning
+and at its end; with few examples and many units two together take hardly longer than one.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +26,7 @@ import numpy.typing as npt
 
 from minadv import gates
 from minadv.backend import Array, namespace, to_host
-from minadv.checks import backward_inputs, forward_inputs
+from minadv.checks import backward_inputs, expect_shape, forward_inputs
 from minadv.initial import blocks, glorot, orthogonal
 from minadv.workspace import Slot, Workspace, take_slot
 
@@ -39,13 +45,21 @@ class State:
 
 
 @dataclass(frozen=True)
-class Packed:
-    """The weights by gate, in the order i, f, o, g: what the passes multiply with."""
+class Inputs:
+    """What one of several passes is given; see `forward`."""
 
-    step: Array  # (4, H+n+1, H): U above the first n rows of W above b, of the logistic gates the half
-    W: Array | None  # (4, I, H), halved alike, where n = 0
-    U_T: Array  # (4, H, H), the transposed blocks of U
-    W_T: Array  # (4, H, I)
+    x: Array  # (T, B, I)
+    state: State | None = None
+    m: Array | None = None  # (B, H)
+    valid: Array | None = None  # (T, B)
+
+
+@dataclass(frozen=True)
+class Packed:
+    """The weights as a step multiplies with them; the rows of the logistic gates are halved, see `gates`."""
+
+    step: Array  # (4H, H+n+1): the transposes of U, of the first n rows of W, and of b
+    W_T: Array | None  # (4H, I), where n = 0
 
 
 @dataclass(frozen=True)
@@ -53,15 +67,19 @@ class Cache:
     """What backward needs of a forward pass."""
 
     x: Array  # (T, B, I)
-    h: Array  # (T+1, B, H)
-    c: Array  # (T+1, B, H)
-    a: Array  # (4, T, B, H), the gates i, f, o, g after their activation
-    tanh_c: Array  # (T, B, H)
-    packed: Packed
+    hs: Array  # (T+1, H, B)
+    c: Array  # (T+1, H, B)
+    a: Array  # (T, 4, H, B), the gates i, f, g, o after their activation
+    tanh_c: Array  # (T, H, B)
     m: Array | None  # (B, H)
     valid: Array | None  # (T, B)
     slot: Slot
     ticket: int
+
+    @property
+    def h(self) -> Array:
+        """The states as rows, (T+1, B, H)."""
+        return self.hs.transpose(0, 2, 1)
 
 
 @dataclass(frozen=True)
@@ -105,39 +123,74 @@ def forward(
     ``x (T, B, I)``; ``m (B, H)``, all ones if None; ``valid (T, B)`` is False on padding, over which h and c are
     carried unchanged (``x`` must be finite there). Returns ``h (T, B, H)``, the last state and the cache.
 
-    Cost: T products of (B, H) by (H, 4H), one of (TB, I) by (I, 4H). Keeps about 7 TBH numbers for backward.
+    Cost: T products of (4H, H) by (H, B) and of (4H, I) by (I, B). Keeps about 7 TBH numbers for backward.
     """
-    xp, T, B, H = forward_inputs(params, x, state, m, valid, blocks=4)
-    slot = take_slot(work)
+    return forward_together(params, [Inputs(x, state, m, valid)], work=work)[0]
+
+
+def forward_together(
+    params: Params, passes: Sequence[Inputs], *, work: Workspace | None = None
+) -> list[tuple[Array, State, Cache]]:
+    """`forward` of several passes of one shape, side by side. Those given the same ``x`` multiply it only once."""
+    first, *others = passes
+    xp, T, B, H = forward_inputs(params, first.x, first.state, first.m, first.valid, blocks=4)
+    for p in others:
+        forward_inputs(params, p.x, p.state, p.m, p.valid, blocks=4)
+        expect_shape("x of a later pass", p.x, first.x.shape, "passes that run together have one shape")
+    caches = [_start(p, H, work) for p in passes]
+    masks = [None if p.m is None else xp.ascontiguousarray(p.m.T) for p in passes]  # (H, B)
     packed = pack(params) if work is None else work.once(params, pack)
-    h, c = slot.take("h", (T + 1, B, H), x), slot.take("c", (T + 1, B, H), x)  # (T+1, B, H)
-    h[0] = 0 if state is None else state.h
-    c[0] = 0 if state is None else state.c
-    a, tanh_c = slot.take("a", (4, T, B, H), x), slot.take("tanh_c", (T, B, H), x)
-    z = slot.take("z", (B, packed.step.shape[1]), x)  # (B, H+n+1): the masked state, x_t if it is small, and 1
-    z[:, -1] = 1
-    padded: Any = None if valid is None else to_host(~valid.all(axis=1))  # (T,), steps at which some example has ended
-    if packed.W is not None:
-        xp.matmul(x.reshape(T * B, -1), packed.W, out=a.reshape(4, T * B, H))  # x_t W for every t at once
-        zU = slot.take("zU", (4, B, H), x)
+    slot, P = caches[0].slot, len(passes)
+    z = slot.take("z", (packed.step.shape[1], P, B), first.x)  # the masked states, x_t if it is small, and 1
+    z[-1] = 1
+    step = packed.step.reshape(4, H, -1) if _by_gate(H, z) else packed.step
+    stepped = slot.take("stepped", (4, H, P, B), first.x)
+    xW = _project(packed, caches)
+    padded: list[Any] = [None if p.valid is None else to_host(~p.valid.all(axis=1)) for p in passes]  # (T,), some ended
 
     for t in range(1, T + 1):
-        a_t = a[:, t - 1]  # (4, B, H)
-        if m is None:
-            z[:, :H] = h[t - 1]
-        else:
-            xp.multiply(h[t - 1], m, out=z[:, :H])
-        if packed.W is None:
-            z[:, H:-1] = x[t - 1]
-            xp.matmul(z, packed.step, out=a_t)
-        else:
-            a_t += xp.matmul(z, packed.step, out=zU)
-        gates.lstm_step(a_t, c[t - 1], c=c[t], tanh_c=tanh_c[t - 1], h=h[t])  # Eq. 1
-        if valid is not None and padded is not None and padded[t - 1]:
-            h[t] = xp.where(valid[t - 1, :, None], h[t], h[t - 1])
-            c[t] = xp.where(valid[t - 1, :, None], c[t], c[t - 1])
-    cache = Cache(x, h, c, a, tanh_c, packed, m, valid, slot, slot.ticket)
-    return h[1:], State(h[T].copy(), c[T].copy()), cache
+        for n, (cache, m) in enumerate(zip(caches, masks, strict=True)):
+            if m is None:
+                z[:H, n] = cache.hs[t - 1]
+            else:
+                xp.multiply(cache.hs[t - 1], m, out=z[:H, n])
+            if xW is None:
+                z[H:-1, n] = cache.x[t - 1].T
+        xp.matmul(step, z.reshape(-1, P * B), out=stepped.reshape(*step.shape[:-1], P * B))
+        for n, cache in enumerate(caches):
+            h, c, a_t, stepped_n = cache.hs, cache.c, cache.a[t - 1], stepped[:, :, n]
+            if xW is not None:
+                stepped_n = xp.add(xW[n][t - 1], stepped_n, out=a_t)
+            gates.lstm_step(stepped_n, c[t - 1], a=a_t, c=c[t], tanh_c=cache.tanh_c[t - 1], h=h[t])  # Eq. 1
+            if cache.valid is not None and padded[n][t - 1]:
+                h[t] = xp.where(cache.valid[t - 1], h[t], h[t - 1])
+                c[t] = xp.where(cache.valid[t - 1], c[t], c[t - 1])
+    return [(cache.h[1:], State(cache.h[T].copy(), cache.c[T].T.copy()), cache) for cache in caches]
+
+
+def _start(given: Inputs, H: int, work: Workspace | None) -> Cache:
+    """The memory of a pass, with the first state in it."""
+    x, state, slot = given.x, given.state, take_slot(work)
+    T, B, _ = x.shape
+    h, c = slot.take("h", (T + 1, H, B), x), slot.take("c", (T + 1, H, B), x)
+    h[0] = 0 if state is None else state.h.T
+    c[0] = 0 if state is None else state.c.T
+    a, tanh_c = slot.take("a", (T, 4, H, B), x), slot.take("tanh_c", (T, H, B), x)
+    return Cache(x, h, c, a, tanh_c, given.m, given.valid, slot, slot.ticket)
+
+
+def _project(packed: Packed, caches: Sequence[Cache]) -> list[Array] | None:
+    """The products with x for every step, (T, 4, H, B) a pass; None where x goes beside the state.
+
+    The product lies where the gates of the last pass with this x will be: at each step that pass comes last to it.
+    """
+    if packed.W_T is None:
+        return None
+    last = {id(cache.x): cache for cache in caches}
+    for cache in last.values():
+        x_T, a = cache.x.transpose(0, 2, 1), cache.a
+        namespace(a).matmul(packed.W_T, x_T, out=a.reshape(a.shape[0], -1, a.shape[3]))
+    return [last[id(cache.x)].a for cache in caches]
 
 
 def backward(
@@ -166,99 +219,156 @@ def backward(
 
     Cost: as forward, and again for the weights, whose products are made for a chunk of steps at a time.
     """
-    xp, T, B, H = backward_inputs(params, cache, dh, dstate)
-    x, h, c, m, valid, slot, packed = cache.x, cache.h, cache.c, cache.m, cache.valid, cache.slot, cache.packed
-    I = x.shape[2]
-    C = min(T, max(16, 2048 // B))  # steps in a chunk: enough rows for a fast product, few enough to stay in memory
-    dz = slot.take("dz", (4, C, B, H), x)
-    z = slot.take("zs", (C, B, H + I + 1), x)  # the masked states, x and 1 of a chunk
-    z[:, :, -1] = 1
-    shares, free = slot.take("shares", (4, B, H), x), slot.take("free", (B, H), x)
-    dhhat = slot.give("dhhat", (T, B, H), x) if hhat else None
-    dhhat_t = slot.take("dhhat_t", (B, H), x)
-    dx = xp.empty_like(x) if inputs else None
-    total = xp.empty((H + I + 1, 4, H), x.dtype) if weights else None  # the gradient of U above W above b, by gate
-    dm = None if m is None else xp.zeros_like(m)  # (B, H)
-    dh_t = xp.zeros((B, H), x.dtype) if dstate is None else dstate.h.copy()  # what the later steps hand back
-    dc_t = xp.zeros((B, H), x.dtype) if dstate is None else dstate.c.copy()
-    padded: Any = None if valid is None else to_host(~valid.all(axis=1))  # (T,)
+    total, (grads,) = backward_together(params, [cache], [dh], [dstate], weights=weights, inputs=inputs, hhat=hhat)
+    return replace(grads, params=total)
+
+
+def backward_together(
+    params: Params,
+    caches: Sequence[Cache],
+    dhs: Sequence[Array | None],
+    dstates: Sequence[State | None],
+    *,
+    weights: bool = True,
+    inputs: bool = True,
+    hhat: bool = True,
+) -> tuple[Params | None, list[Grads]]:
+    """`backward` of several passes of one shape, side by side.
+
+    Returns the parameters' gradient summed over the passes, and each pass's other gradients.
+    """
+    for cache, dh, dstate in zip(caches, dhs, dstates, strict=True):
+        xp, T, B, H = backward_inputs(params, cache, dh, dstate)
+        expect_shape("x of a later cache", cache.x, caches[0].x.shape, "passes that run together have one shape")
+    x, slot, P, I = caches[0].x, caches[0].slot, len(caches), caches[0].x.shape[2]
+    columns = max(1024, 2 * H)  # of a chunk: enough for a fast product that outweighs the adding up, and no more
+    C = -(-T // max(1, round(T * P * B / columns)))  # steps in a chunk
+    dz_t = slot.take("dz_t", (4, H, P, B), x)
+    dhhat_t = slot.take("dhhat_t", (H, P, B), x)
+    one, free = slot.take("one", (4, H, B), x), slot.take("free", (H, B), x)
+    dz = slot.take("dz", (4 * H, C, P * B), x) if weights or inputs else None  # of a chunk
+    z = slot.take("zs", (H + I + 1, C, P, B), x) if weights else None  # the masked states, x and 1 of a chunk
+    if z is not None:
+        z[-1] = 1
+    shares = slot.take("shares", (4, H, P * B), x) if _by_gate(H, dhhat_t) else None
+    U = params.U.reshape(H, 4, H).transpose(1, 0, 2)  # (4, H, H)
+    dparams: Array | None = None  # (H+I+1, 4H), the gradient of U above W above b
+    ways = [_Way(*given, hhat=hhat, inputs=inputs) for given in zip(caches, dhs, dstates, strict=True)]
 
     for t in range(T, 0, -1):
-        n = (t - 1) % C  # the step's place in its chunk
-        if t % 16 == 0:
-            gates.flush_vanished(dh_t, dc_t)
-        if dh is not None:
-            dh_t += dh[t - 1]
-        carried = carried_c = None  # past the cell, over padding
-        if valid is not None and padded is not None and padded[t - 1]:
-            carried = xp.where(valid[t - 1, :, None], 0, dh_t)
-            carried_c = xp.where(valid[t - 1, :, None], 0, dc_t)
-            dh_t -= carried
-            dc_t -= carried_c
-        gates.lstm_step_backward(
-            cache.a[:, t - 1], c[t - 1], cache.tanh_c[t - 1], dh_t, dc=dc_t, dz=dz[:, n], free=free
-        )
-        if dhhat is not None:
-            dhhat_t = dhhat[t - 1]
-        xp.matmul(dz[:, n], packed.U_T, out=shares)
-        xp.sum(shares, axis=0, out=dhhat_t)  # dz_t U^T, gate by gate
-        if dm is None:
-            dh_t[...] = dhhat_t
+        k = (t - 1) % C  # the step's place in its chunk
+        for n, way in enumerate(ways):
+            cache = way.cache
+            if t % 16 == 0:
+                gates.flush_vanished(way.dh, way.dc)
+            if way.given is not None:
+                way.dh += way.given[t - 1].T
+            way.hold_back(t)
+            dz_n = dz_t[:, :, 0] if P == 1 else one
+            gates.lstm_step_backward(
+                cache.a[t - 1], cache.c[t - 1], cache.tanh_c[t - 1], way.dh, dc=way.dc, dz=dz_n, free=free
+            )
+            if P > 1:
+                dz_t[:, :, n] = one
+            if z is not None:
+                z[:H, k, n] = cache.hs[t - 1] if way.m is None else xp.multiply(cache.hs[t - 1], way.m, out=free)
+                z[H:-1, k, n] = cache.x[t - 1].T
+        if shares is None:
+            xp.matmul(params.U, dz_t.reshape(4 * H, P * B), out=dhhat_t.reshape(H, P * B))
         else:
-            dm += xp.multiply(dhhat_t, h[t - 1], out=free)  # Eq. 6
-            xp.multiply(dhhat_t, m, out=dh_t)
-        if carried is not None:
-            dh_t += carried
-            dc_t += carried_c
-        if n == 0:  # the chunk of the steps t .. t + k - 1 is whole
-            k = min(C, T - t + 1)
-            rows = dz[:, :k].reshape(4, k * B, H)
-            if dx is not None:
-                dx[t - 1 : t - 1 + k] = xp.matmul(rows, packed.W_T).sum(axis=0).reshape(k, B, I)
-            if total is not None:
-                z[:k, :, :H] = h[t - 1 : t - 1 + k] if m is None else h[t - 1 : t - 1 + k] * m
-                z[:k, :, H:-1] = x[t - 1 : t - 1 + k]
-                z_T = z[:k].reshape(k * B, H + I + 1).T
-                for gate, place in enumerate(ORDER):
-                    if t - 1 + k == T:  # the first chunk on the way back
-                        xp.matmul(z_T, rows[gate], out=total[:, place])
-                    else:
-                        total[:, place] += z_T @ rows[gate]
-    dparams = None
-    if total is not None:
-        columns = total.reshape(H + I + 1, 4 * H)
-        dparams = Params(W=columns[H:-1], U=columns[:H], b=columns[-1])
-    return Grads(dparams, dx, State(dh_t, dc_t), dm, dhhat)
+            xp.matmul(U, dz_t.reshape(4, H, P * B), out=shares)
+            xp.sum(shares, axis=0, out=dhhat_t.reshape(H, P * B))
+        for n, way in enumerate(ways):
+            way.hand_back(t, dhhat_t[:, n], free)
+        if dz is not None:
+            dz[:, k] = dz_t.reshape(4 * H, P * B)
+            if k == 0:  # the chunk of the steps t .. t + size - 1 is whole
+                size = min(C, T - t + 1)
+                dz_chunk = dz[:, :size].reshape(4 * H, -1)
+                if inputs:
+                    dx = (params.W @ dz_chunk).reshape(I, size, P, B)
+                    for n, way in enumerate(ways):
+                        way.dx[t - 1 : t - 1 + size] = dx[:, :, n].transpose(1, 2, 0)
+                if z is not None:
+                    share = z[:, :size].reshape(H + I + 1, -1) @ dz_chunk.T
+                    dparams = share if dparams is None else xp.add(dparams, share, out=dparams)
+    total = None if dparams is None else Params(W=dparams[H:-1], U=dparams[:H], b=dparams[-1])
+    return total, [way.grads() for way in ways]
+
+
+class _Way:
+    """One pass on its way back: the gradients that its later steps hand to the earlier ones, as columns."""
+
+    def __init__(self, cache: Cache, dh: Array | None, dstate: State | None, *, hhat: bool, inputs: bool) -> None:
+        xp, x = namespace(cache.x), cache.x
+        T1, H, B = cache.hs.shape
+        self.cache, self.given = cache, dh
+        self.dh = xp.zeros((H, B), x.dtype) if dstate is None else dstate.h.T.copy()  # (H, B), of h_t
+        self.dc = xp.zeros((H, B), x.dtype) if dstate is None else dstate.c.T.copy()  # (H, B), of c_t
+        self.m = None if cache.m is None else xp.ascontiguousarray(cache.m.T)  # (H, B)
+        self.dm = None if self.m is None else xp.zeros_like(self.m)  # (H, B)
+        self.dhhat = cache.slot.give("dhhat", (T1 - 1, H, B), x) if hhat else None
+        self.dx: Any = xp.empty_like(x) if inputs else None
+        self.padded: Any = None if cache.valid is None else to_host(~cache.valid.all(axis=1))  # (T,)
+        self.carried: tuple[Array, Array] | None = None
+
+    def hold_back(self, t: int) -> None:
+        """Take aside what goes past the cell, over padding."""
+        valid, self.carried = self.cache.valid, None
+        if valid is not None and self.padded[t - 1]:
+            xp = namespace(self.dh)
+            self.carried = xp.where(valid[t - 1], 0, self.dh), xp.where(valid[t - 1], 0, self.dc)
+            self.dh -= self.carried[0]
+            self.dc -= self.carried[1]
+
+    def hand_back(self, t: int, dhhat: Array, free: Array) -> None:
+        """From the gradient of the masked state (H, B) to those of h and m."""
+        xp = namespace(dhhat)
+        if self.dhhat is not None:
+            self.dhhat[t - 1] = dhhat
+        if self.m is None or self.dm is None:
+            self.dh[...] = dhhat
+        else:
+            self.dm += xp.multiply(dhhat, self.cache.hs[t - 1], out=free)  # Eq. 6
+            xp.multiply(dhhat, self.m, out=self.dh)
+        if self.carried is not None:
+            self.dh += self.carried[0]
+            self.dc += self.carried[1]
+
+    def grads(self) -> Grads:
+        rows = State(self.dh.T.copy(), self.dc.T.copy())
+        dm = None if self.dm is None else self.dm.T.copy()
+        dhhat = None if self.dhhat is None else self.dhhat.transpose(0, 2, 1)
+        return Grads(None, self.dx, rows, dm, dhhat)
+
+
+def _by_gate(H: int, z: Array) -> bool:
+    """Whether a step is better multiplied gate by gate: up to a million multiplications OpenBLAS does not pack."""
+    return H * z.size <= 1_000_000
 
 
 def pack(params: Params) -> Packed:
-    """The weights by gate. Where x_t is small it goes beside the state, and W below U: one product, and no sum."""
-    xp = namespace(params.U)
+    """The weights by row. Where x_t is small it goes beside the state, and W beside U: one product, and no sum."""
     H, I = params.U.shape[0], params.W.shape[0]
-    half = xp.asarray([0.5, 0.5, 0.5, 1.0], dtype=params.U.dtype)[:, None, None]
-    U, W, b = (_by_gate(w.reshape(-1, 4, H)) for w in (params.U, params.W, params.b))
     beside = 8 * I <= H
-    step = xp.concatenate([U, W, b] if beside else [U, b], axis=1)
-    step *= half
-    return Packed(
-        step=step,
-        W=None if beside else W * half,
-        U_T=_transposed(U),
-        W_T=_transposed(W),
-    )
+    parts = [params.U, params.W, params.b[None]] if beside else [params.U, params.b[None]]
+    step = _transposed(*parts)
+    W_T = None if beside else _transposed(params.W)
+    for rows in (step, W_T):
+        if rows is not None:
+            rows[: 2 * H] *= 0.5
+            rows[3 * H :] *= 0.5
+    return Packed(step, W_T)
 
 
-ORDER = [0, 1, 3, 2]  # of i, f, g, o in i, f, o, g, and back
-
-
-def _by_gate(w: Array) -> Array:
-    """(rows, 4, H) in the order of the parameters, as (4, rows, H) in that of a pass."""
-    return w.transpose(1, 0, 2)[ORDER]
-
-
-def _transposed(w: Array) -> Array:
-    """(4, rows, H) as contiguous (4, H, rows); a strip of 64 rows at a time fits the cache, which is much faster."""
-    out: Array = namespace(w).empty((w.shape[0], w.shape[2], w.shape[1]), dtype=w.dtype)
-    for first in range(0, w.shape[1], 64):
-        out[:, :, first : first + 64] = w[:, first : first + 64].transpose(0, 2, 1)
+def _transposed(*parts: Array) -> Array:
+    """Matrices above each other, as contiguous columns; a strip of 64 rows at a time fits the cache: much faster."""
+    xp, rows = namespace(parts[0]), sum(part.shape[0] for part in parts)
+    out: Array = xp.empty((parts[0].shape[1], rows), dtype=parts[0].dtype)
+    done = 0
+    for part in parts:
+        for first in range(0, part.shape[0], 64):
+            strip = part[first : first + 64]
+            out[:, done + first : done + first + strip.shape[0]] = strip.T
+        done += part.shape[0]
     return out

@@ -8,7 +8,7 @@ back through once, however many terms meet there. `Regularizer` is their one sig
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,6 +51,15 @@ class Setting:
         return Pass(
             *self.model.body(self.params, self.batch, masks=m or {}, noise=noise, state=self.state, dx=dx, **reuse)
         )
+
+    def run_together(self, ms: Sequence[Mapping[str, Array]], *, noises: Sequence[Any]) -> list[Pass]:
+        """Several passes that do not wait for each other, at once where the model can."""
+        bodies = getattr(self.model, "bodies", None)  # of a model that is `minadv.models.protocol.Together`
+        if bodies is None:
+            return [self.run(m, noise=noise) for m, noise in zip(ms, noises, strict=True)]
+        reuse: dict[str, Any] = {} if self.work is None else {"work": self.work}
+        runs = bodies(self.params, self.batch, masks=ms, noises=noises, state=self.state, **reuse)
+        return [Pass(*run) for run in runs]
 
     def second_noise(self, share: bool) -> Any:
         """The noise of a second pass: the same record, or a new draw."""
@@ -156,8 +165,11 @@ class Tally:
 
     def grads(self) -> Any:
         """Go back through every pass and return the gradient of all that was added."""
-        total = self._grads
-        for run, dfeatures in self._pending:
-            back = self._on.model.body_backward(self._on.params, run.cache, dfeatures)
-            total = tree_add(total, back.params)
-        return tree_map(lambda p: 0 * p, self._on.params) if total is None else total
+        total, model, params = self._grads, self._on.model, self._on.params
+        if hasattr(model, "bodies_backward") and self._pending:
+            caches = [run.cache for run, _ in self._pending]
+            total = tree_add(total, model.bodies_backward(params, caches, [d for _, d in self._pending]))
+        else:
+            for run, dfeature in self._pending:
+                total = tree_add(total, model.body_backward(params, run.cache, dfeature).params)
+        return tree_map(lambda p: 0 * p, params) if total is None else total

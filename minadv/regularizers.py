@@ -25,7 +25,7 @@ from typing import Any, Literal
 from minadv import distances, masks
 from minadv.adversary import Search, expect_options, find_adversary, find_budgets
 from minadv.backend import Array, namespace
-from minadv.passes import Regularizer, Setting, Tally, Term
+from minadv.passes import Pass, Regularizer, Setting, Tally, Term
 from minadv.perturbations import AT, VAT
 from minadv.search import Rule
 from minadv.trees import tree_add
@@ -81,9 +81,9 @@ class EL(Regularizer):
             raise ValueError(f"samples is {self.samples}, expected at least 1")
 
     def term(self, on: Setting) -> Term:
-        base = on.run()
         noise = on.second_noise(self.share_noise)
-        runs = [on.run(on.random_masks(self.p, self.sites, self.scale), noise=noise) for _ in range(self.samples)]
+        random = [on.random_masks(self.p, self.sites, self.scale) for _ in range(self.samples)]
+        base, *runs = on.run_together([{}, *random], noises=[on.noise] + [noise] * self.samples)
         tally = Tally(on)
         values, nlls = [], []
         for run in runs:
@@ -116,8 +116,8 @@ class FD(Regularizer):
         distances.by_name(self.distance)
 
     def term(self, on: Setting) -> Term:
-        one = on.run(on.random_masks(self.p, self.sites, self.scale))
-        two = on.run(on.random_masks(self.p, self.sites, self.scale), noise=on.second_noise(self.share_noise))
+        m1, m2 = (on.random_masks(self.p, self.sites, self.scale) for _ in range(2))
+        one, two = on.run_together([m1, m2], noises=[on.noise, on.second_noise(self.share_noise)])
         tally = Tally(on)
         nll = tally.add_nll(one, on.likelihood / 2 if self.double else on.likelihood)
         if self.double and nll is not None:
@@ -177,8 +177,15 @@ class AdD(Regularizer):
             search=self.search,
             max_masks=self.max_masks,
         )  # before any pass
-        base = on.run()
         noise = on.second_noise(self.share_noise)
+        passes: list[Pass] = []
+
+        def together(m: Mapping[str, Array]) -> tuple[Array, Array, Any]:
+            passes.extend(on.run_together([{}, m], noises=[on.noise, noise]))
+            return passes[0].features, passes[1].features, passes[1].cache
+
+        if self.search in ("random", "exact"):  # which begin with no map
+            passes.append(on.run())
         trace = find_adversary(
             on.model,
             on.params,
@@ -186,7 +193,8 @@ class AdD(Regularizer):
             rng=on.rng,
             budgets=budgets,
             sites=tuple(budgets),
-            base=base.features,
+            base=passes[0].features if passes else None,
+            together=together,
             noise=on.noise,
             adv_noise=noise,
             state=on.state,
@@ -196,7 +204,7 @@ class AdD(Regularizer):
             **{name: getattr(self, name) for name in _CHECKED},
         )
         m = {name: masks.scale(eps, self.scale, p=self.p) for name, eps in trace.eps.items()}
-        adversarial = on.run(m, noise=noise)
+        base, adversarial = passes[0], on.run(m, noise=noise)
         tally = Tally(on)
         nll = tally.add_nll(base, on.likelihood)
         value = tally.add_distance(base, adversarial, on.weight, self.lam, self.distance, self.stop_base)  # Eq. 4

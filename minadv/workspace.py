@@ -22,6 +22,7 @@ from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
 from minadv.backend import Array, namespace
+from minadv.trees import leaves
 
 T = TypeVar("T")
 M = TypeVar("M")
@@ -102,6 +103,11 @@ class Workspace:
             current = cache.ticket == cache.slot.ticket  # a stale cache no longer owns its slot
             if current and cache.slot in self._slots and cache.slot not in self._free:
                 self._free.append(cache.slot)
+
+    def release(self, record: Any) -> None:
+        """Let later passes take the slots of every cache in a record: a model's cache, say, which has one a layer."""
+        slots = [leaf for _, leaf in leaves(record) if isinstance(leaf, Slot)]
+        self._free += [slot for slot in slots if slot in self._slots and slot not in self._free]
 
     @property
     def taken(self) -> frozenset[int]:

@@ -36,28 +36,28 @@ TABLE = {
         ("padding has a gradient", "dh_t -= carried", "pass", ZEROS),
     ],
     "lstm.py": [
-        ("mask gradient overwritten", "dm += xp.multiply(", "dm = xp.multiply(", CELLS),
+        ("mask gradient overwritten", "self.dm += xp.multiply(", "self.dm = xp.multiply(", CELLS),
         (
             "mask applied to the state itself",
-            "xp.multiply(h[t - 1], m, out=z[:, :H])",
-            "xp.multiply(h[t - 1], m, out=h[t - 1]); z[:, :H] = h[t - 1]",
+            "xp.multiply(cache.hs[t - 1], m, out=z[:H, n])",
+            "z[:H, n] = xp.multiply(cache.hs[t - 1], m, out=cache.hs[t - 1])",
             FORWARD,
         ),
-        ("later steps forgotten", "dh_t += dh[t - 1]", "dh_t = dh[t - 1].copy()", CELLS),
+        ("later steps forgotten", "way.dh += way.given[t - 1].T", "way.dh = way.given[t - 1].T.copy()", CELLS),
         (
             "last cell's gradient ignored",
-            "if dstate is None else dstate.c.copy()",
-            "if True else dstate.c.copy()",
+            "if dstate is None else dstate.c.T.copy()",
+            "if True else dstate.c.T.copy()",
             CELLS,
         ),
         (
             "cell of the wrong step",
-            "cache.a[:, t - 1], c[t - 1], cache.tanh_c",
-            "cache.a[:, t - 1], c[t], cache.tanh_c",
+            "cache.a[t - 1], cache.c[t - 1], cache.tanh_c",
+            "cache.a[t - 1], cache.c[t], cache.tanh_c",
             CELLS,
         ),
-        ("padding changes the cell", "c[t] = xp.where(valid[t - 1, :, None], c[t], c[t - 1])", "pass", FORWARD),
-        ("cell gradient lost over padding", "dc_t += carried_c", "pass", CELLS),
+        ("padding changes the cell", "c[t] = xp.where(cache.valid[t - 1], c[t], c[t - 1])", "pass", FORWARD),
+        ("cell gradient lost over padding", "self.dc += self.carried[1]", "pass", CELLS),
     ],
     "gru.py": [
         (

@@ -38,7 +38,16 @@ class Watched:
         self.backward: list[dict[str, Any]] = []
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.model, name)
+        found = getattr(self.model, name)
+        return {"bodies": self._bodies, "bodies_backward": self._bodies_backward}.get(name, found)
+
+    def _bodies(self, params: Any, batch: Any, *, masks: Any, noises: Any, **given: Any) -> Any:
+        self.forward += [{**given, "masks": m, "noise": noise} for m, noise in zip(masks, noises, strict=True)]
+        return self.model.bodies(params, batch, masks=masks, noises=noises, **given)
+
+    def _bodies_backward(self, params: Any, caches: Any, dfeatures: Any) -> Any:
+        self.backward += [{}] * len(caches)
+        return self.model.bodies_backward(params, caches, dfeatures)
 
     def body(self, params: Any, batch: Any, **given: Any) -> Any:
         self.forward.append(given)
@@ -53,4 +62,7 @@ class Untouchable(Watched):
     """A model whose passes must not be run: errors come before work."""
 
     def body(self, params: Any, batch: Any, **given: Any) -> Any:
+        raise AssertionError("a pass was run before the arguments were checked")
+
+    def _bodies(self, *args: Any, **given: Any) -> Any:
         raise AssertionError("a pass was run before the arguments were checked")

@@ -7,23 +7,23 @@ from tests.compare import assert_close
 
 
 def step(xp, put, z, c_prev):
-    """The gates i, f, o, g and the cell from pre-activations (4, B, H) that are not halved yet."""
-    a = put(z * np.array([0.5, 0.5, 0.5, 1.0])[:, None, None])
+    """The gates i, f, g, o and the cell from pre-activations (4, H, B) that are not halved yet."""
+    a = put(z * np.array([0.5, 0.5, 1.0, 0.5])[:, None, None])
     c, tanh_c, h = (xp.empty_like(a[0]) for _ in range(3))
-    gates.lstm_step(a, put(c_prev), c=c, tanh_c=tanh_c, h=h)
+    gates.lstm_step(a, put(c_prev), a=a, c=c, tanh_c=tanh_c, h=h)
     return a, c, h
 
 
 def test_the_gates_are_sigma_and_tanh(rng, xp, put):
     z, c_prev = 3 * rng.standard_normal((4, 5, 2)), rng.standard_normal((5, 2))
     a, c, h = step(xp, put, z, c_prev)
-    i, f, o = 1 / (1 + np.exp(-z[:3]))
-    g = np.tanh(z[3])
-    assert_close(a, put(np.stack([i, f, o, g])))
+    i, f, o = 1 / (1 + np.exp(-z[[0, 1, 3]]))
+    g = np.tanh(z[2])
+    assert_close(a, put(np.stack([i, f, g, o])))
     assert_close(c, put(f * c_prev + i * g))
     assert_close(h, put(o * np.tanh(f * c_prev + i * g)))
 
 
 def test_saturated_gates_are_exact(xp, put):
-    a, _, _ = step(xp, put, np.array([1e4, -1e4, 1e4, -1e4]).reshape(4, 1, 1), np.zeros((1, 1)))
-    assert a.reshape(-1).tolist() == [1, 0, 1, -1]
+    a, _, _ = step(xp, put, np.array([1e4, -1e4, -1e4, 1e4]).reshape(4, 1, 1), np.zeros((1, 1)))
+    assert a.reshape(-1).tolist() == [1, 0, -1, 1]

@@ -2,6 +2,7 @@ r"""A stack of recurrent layers: the cells of `minadv.rnn`, `lstm` and `gru` by 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -10,6 +11,7 @@ from minadv import gru, lstm, rnn
 from minadv import remat as segments
 from minadv.backend import Array
 from minadv.checks import expect_choice
+from minadv.trees import tree_add
 from minadv.workspace import Workspace
 
 CELLS: dict[str, ModuleType] = {"rnn": rnn, "lstm": lstm, "gru": gru}
@@ -70,6 +72,32 @@ def forward(
     return h, tuple(states), tuple(caches)
 
 
+def forward_together(
+    cell: str,
+    params: tuple[Any, ...],
+    xs: Sequence[Array],
+    *,
+    state: tuple[Any, ...] | None,
+    masks: Sequence[tuple[Array | None, ...]],
+    valid: Array | None,
+    work: Workspace | None = None,
+    **options: Any,
+) -> list[tuple[Any, tuple[Any, ...], tuple[Any, ...]]]:
+    """`forward` of several passes, each with its own x and masks; LSTMs layer by layer side by side."""
+    if cell != "lstm" or options.get("remat") or len(xs) == 1:
+        given: dict[str, Any] = {"state": state, "valid": valid, "work": work, **options}
+        return [forward(cell, params, x, masks=m, **given) for x, m in zip(xs, masks, strict=True)]
+    hs, states, caches = list(xs), [], []
+    for n, layer in enumerate(params):
+        last = None if state is None else state[n]
+        passes = [lstm.Inputs(h, last, m[n], valid) for h, m in zip(hs, masks, strict=True)]
+        done = lstm.forward_together(layer, passes, work=work)
+        hs = [h for h, _, _ in done]
+        states.append([after for _, after, _ in done])
+        caches.append([cache for _, _, cache in done])
+    return list(zip(hs, zip(*states, strict=True), zip(*caches, strict=True), strict=True))
+
+
 def backward(
     cell: str,
     params: tuple[Any, ...],
@@ -101,3 +129,27 @@ def backward(
         state=tuple(g.state for g in grads),
         masks=tuple(g.m for g in grads),
     )
+
+
+def backward_together(
+    cell: str,
+    params: tuple[Any, ...],
+    caches: Sequence[tuple[Any, ...]],
+    dhs: Sequence[Array | None],
+    *,
+    dstates: Sequence[tuple[Any, ...] | None],
+) -> tuple[Any, ...]:
+    """The gradient of the parameters, summed over several passes; LSTMs layer by layer side by side."""
+    if cell != "lstm" or any(isinstance(cache, segments.Cache) for cache in caches[0]):
+        total: Any = None
+        for cache, dh, dstate in zip(caches, dhs, dstates, strict=True):
+            total = tree_add(total, backward(cell, params, cache, dh, dstate=dstate, inputs=False).params)
+        return tuple(total)
+    sums: list[Any] = []
+    for n in range(len(params) - 1, -1, -1):
+        layer = [cache[n] for cache in caches]
+        last = [None if dstate is None else dstate[n] for dstate in dstates]
+        summed, rest = lstm.backward_together(params[n], layer, dhs, last, inputs=n > 0, hhat=False)
+        sums.append(summed)
+        dhs = [grads.x for grads in rest]
+    return tuple(sums[::-1])

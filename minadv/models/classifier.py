@@ -9,7 +9,7 @@ masked copy of the top layer's state, so that the top layer's mask acts twice an
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -147,48 +147,54 @@ class Classifier:
         dx: Array | None = None,
         work: Workspace | None = None,
     ) -> tuple[Array, tuple[Any, ...], Cache]:
-        self._check(params, batch, masks)
-        x = batch.x if noise is None else batch.x * noise.inputs
-        x = x if dx is None else x + dx
-        by_layer = tuple(masks.get(f"layer{n}") for n in range(self.n_layers))
-        every, states, caches = cells.forward(
+        return self.bodies(params, batch, masks=[masks], noises=[noise], state=state, dxs=[dx], work=work)[0]
+
+    def bodies(
+        self,
+        params: Params,
+        batch: Batch,
+        *,
+        masks: Sequence[Mapping[str, Array]],
+        noises: Sequence[Noise | None],
+        state: tuple[Any, ...] | None = None,
+        dxs: Sequence[Array | None] | None = None,
+        work: Workspace | None = None,
+    ) -> list[tuple[Array, tuple[Any, ...], Cache]]:
+        """``body`` of several passes over one batch, the cells side by side."""
+        xs = []
+        for given, noise, dx in zip(masks, noises, dxs or [None] * len(masks), strict=True):
+            self._check(params, batch, given)
+            x = batch.x if noise is None else batch.x * noise.inputs
+            xs.append(x if dx is None else x + dx)
+        runs = cells.forward_together(
             self.cell,
             params.cells,
-            x,
+            xs,
             state=state,
-            masks=by_layer,
+            masks=[tuple(given.get(f"layer{n}") for n in range(self.n_layers)) for given in masks],
             valid=batch.valid,
             leak=self.leak,
             remat=self.remat,
             top=self.steps == "all",
             work=work,
         )
-        # (1, B, H) or (T, B, H); the state is carried over padding, so that the last is the last valid one
-        h = states[-1].h[None] if self.steps == "last" or every is None else every
-        features = h
-        for m in self._readout_masks(masks).values():
-            features = features * m
-        return features, states, Cache(batch, caches, h, masks, noise)
+        done = []
+        for (every, states, caches), given, noise in zip(runs, masks, noises, strict=True):
+            # (1, B, H) or (T, B, H); the state is carried over padding, so that the last is the last valid one
+            h = states[-1].h[None] if self.steps == "last" or every is None else every
+            features = h
+            for m in self._readout_masks(given).values():
+                features = features * m
+            done.append((features, states, Cache(batch, caches, h, given, noise)))
+        return done
 
     def body_backward(
         self, params: Params, cache: Cache, dfeatures: Array, *, weights: bool = True, inputs: bool = False
     ) -> ModelGrads:
-        xp = namespace(dfeatures)
-        on_readout = self._readout_masks(cache.masks)
-        dh = dfeatures
-        for m in on_readout.values():
-            dh = dh * m
-        if self.steps == "last":
-            module = cells.by_name(self.cell)
-            zero = xp.zeros_like(dh[0])
-            rest = [zero] * (len(module.State.__dataclass_fields__) - 1)
-            dstate = tuple(module.State(dh[0] if n == self.n_layers - 1 else zero, *rest) for n in range(self.n_layers))
-            grads = cells.backward(
-                self.cell, params.cells, cache.caches, None, dstate=dstate, weights=weights, inputs=inputs
-            )
-        else:
-            grads = cells.backward(self.cell, params.cells, cache.caches, dh, weights=weights, inputs=inputs)
+        dh, dstate = self._through_readout(cache, dfeatures)
+        grads = cells.backward(self.cell, params.cells, cache.caches, dh, dstate=dstate, weights=weights, inputs=inputs)
         dmasks = {f"layer{n}": dm for n, dm in enumerate(grads.masks) if dm is not None}
+        on_readout = self._readout_masks(cache.masks)
         for name in on_readout:
             others = [m for other, m in on_readout.items() if other != name]
             du = dfeatures * cache.h
@@ -201,6 +207,31 @@ class Classifier:
             inputs=grads.x,
             state=grads.state,
         )
+
+    def bodies_backward(self, params: Params, caches: Sequence[Cache], dfeatures: Sequence[Array]) -> Params:
+        """The gradient of the parameters through several passes at once: the sum of what each would give."""
+        through = [self._through_readout(cache, d) for cache, d in zip(caches, dfeatures, strict=True)]
+        total = cells.backward_together(
+            self.cell,
+            params.cells,
+            [cache.caches for cache in caches],
+            [dh for dh, _ in through],
+            dstates=[dstate for _, dstate in through],
+        )
+        return Params(total, None, None)
+
+    def _through_readout(self, cache: Cache, dfeatures: Array) -> tuple[Array | None, tuple[Any, ...] | None]:
+        """From the features to the top layer's h, or to the last state where that is all that is read."""
+        dh = dfeatures
+        for m in self._readout_masks(cache.masks).values():
+            dh = dh * m
+        if self.steps == "all":
+            return dh, None
+        module = cells.by_name(self.cell)
+        zero = namespace(dh).zeros_like(dh[0])
+        rest = [zero] * (len(module.State.__dataclass_fields__) - 1)
+        top = self.n_layers - 1
+        return None, tuple(module.State(dh[0] if n == top else zero, *rest) for n in range(self.n_layers))
 
     def logits(self, params: Params, features: Array) -> Array:
         """(N, B, C)."""

@@ -14,7 +14,7 @@ A batch is whatever the model takes, with a ``len``, the number of examples, and
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -132,6 +132,27 @@ class Model(Protocol):
         weights: bool = True,
     ) -> Comparison:
         r"""The distance of two passes; ``lam`` is (N,) or (N, B), None for the model's own choice."""
+        ...
+
+
+class Together(Model, Protocol):
+    """What a model may have beside: several passes over one batch at once, which can be faster than one by one."""
+
+    def bodies(
+        self,
+        params: Any,
+        batch: Any,
+        *,
+        masks: Sequence[Mapping[str, Array]],
+        noises: Sequence[Any],
+        state: Any = None,
+        work: Workspace | None = None,
+    ) -> list[tuple[Array, Any, Any]]:
+        """``body`` of passes that differ in their masks and noise."""
+        ...
+
+    def bodies_backward(self, params: Any, caches: Sequence[Any], dfeatures: Sequence[Array]) -> Any:
+        """The parameters' gradient through several passes, summed."""
         ...
 
 
