@@ -82,8 +82,8 @@ class Problem:
             features, cache = self._forward(eps)
             comparison = self._compare(features)
             grads = self.model.body_backward(self.params, cache, comparison.dfeatures1, weights=False)
-            if self.work is not None:
-                self.work.release(cache)  # a probe was run before this scope began
+        if self.work is not None:
+            self.work.release(cache)  # that of a probe was taken before this scope began
         self.spent[1] += 1
         im = {n: masks.scale_backward(e, grads.masks[n], self.scale, p=self.p) for n, e in eps.items()}  # Eq. 6
         return comparison.d, im

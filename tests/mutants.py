@@ -13,6 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 CELLS, ZEROS, HHAT = "gradients/test_cells.py", "gradients/test_zeros.py", "gradients/test_hhat.py"
+TOGETHER = "test_together.py"
 LAYERS, DISTANCES, FORWARD = "gradients/test_layers.py", "gradients/test_distances.py", "test_cells.py"
 TESTS_FAILED, WRONG_PACKAGE = 1, 99  # exit codes: pytest's, and ours if it would have tested something else
 
@@ -58,6 +59,9 @@ TABLE = {
         ),
         ("padding changes the cell", "c[t] = xp.where(cache.valid[t - 1], c[t], c[t - 1])", "pass", FORWARD),
         ("cell gradient lost over padding", "self.dc += self.carried[1]", "pass", CELLS),
+        ("all passes read the first one's columns", "stepped[:, :, n]", "stepped[:, :, 0]", TOGETHER),
+        ("one x for all passes", "xW[n][t - 1]", "xW[0][t - 1]", TOGETHER),
+        ("chunks overwrite each other", "if dparams is None else xp.add(", "if True else xp.add(", TOGETHER),
     ],
     "gru.py": [
         (
