@@ -38,6 +38,14 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("filterwarnings", "ignore::ResourceWarning")
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """On CuPy only what asks for an array module is run: any other test is the same test on every backend."""
+    if config.getoption("backend") == "cupy":
+        other = [item for item in items if "device" not in getattr(item, "fixturenames", ())]
+        config.hook.pytest_deselected(items=other)
+        items[:] = [item for item in items if "device" in getattr(item, "fixturenames", ())]
+
+
 def pytest_report_header(config: pytest.Config) -> str:
     return f"backend: {config.stash[DEVICE].why}"
 
