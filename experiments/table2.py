@@ -13,7 +13,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,32 @@ from experiments.text_jobs import Preset
 from experiments.text_methods import METHODS
 from minadv.backend import choose_device
 from minadv.commands.text_settings import corpus_of
+
+IMDB = Preset(
+    "imdb",
+    "imdb",
+    vocab_size=None,
+    embed=256,
+    hidden=1024,
+    dropout=0.5,
+    max_tokens=None,
+    truncate=400,
+    forget_bias=0.0,
+    lm_steps=100_000,
+    lm_batch=256,
+    lm_window=400,
+    lm_lr=1e-3,
+    candidates=1024,
+    steps=15_000,
+    batch=64,
+    lrs=(5e-4,),
+    takes=("all",),
+    search_steps=3000,
+    seeds=5,
+    evaluations=30,
+    min_documents=2,
+    about="IMDB at the paper's sizes",
+)
 
 PRESETS = {
     preset.name: preset
@@ -75,54 +101,15 @@ PRESETS = {
             evaluations=6,
             about="IMDB at a reduced size",
         ),
-        Preset(
-            "imdb",
-            "imdb",
-            vocab_size=None,
-            embed=256,
-            hidden=1024,
-            dropout=0.5,
-            max_tokens=None,
-            truncate=400,
-            forget_bias=0.0,
-            lm_steps=100_000,
-            lm_batch=256,
-            lm_window=400,
-            lm_lr=1e-3,
-            candidates=1024,
-            steps=15_000,
-            batch=64,
-            lrs=(5e-4,),
-            takes=("all",),
-            search_steps=3000,
-            seeds=5,
-            evaluations=30,
-            min_documents=2,
-            about="IMDB at the paper's sizes",
-        ),
-        Preset(
-            "elec",
-            "elec",
-            vocab_size=None,
+        IMDB,
+        replace(
+            IMDB,
+            name="elec",
+            corpus="elec",
             embed=512,
-            hidden=1024,
-            dropout=0.5,
-            max_tokens=None,
-            truncate=400,
-            forget_bias=0.0,
-            lm_steps=100_000,
-            lm_batch=256,
-            lm_window=400,
-            lm_lr=1e-3,
-            candidates=1024,
             steps=10_000,
-            batch=64,
-            lrs=(5e-4,),
-            takes=("all",),
             search_steps=2000,
-            seeds=5,
             evaluations=20,
-            min_documents=2,
             about="Elec at the paper's sizes",
         ),
     )

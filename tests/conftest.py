@@ -14,6 +14,7 @@ import pytest
 from hypothesis import Phase, settings
 
 from minadv.backend import BackendError, Device, choose_device, to_device
+from minadv.cli import main
 
 settings.register_profile("quick", max_examples=20, deadline=None, derandomize=bool(os.environ.get("CI")))
 settings.register_profile("deep", max_examples=500, deadline=None)
@@ -71,3 +72,34 @@ def put(device: Device) -> Callable[[Any], Any]:
 def rng(request: pytest.FixtureRequest) -> np.random.Generator:
     """A generator of the test's own, the same in every run. A Hypothesis test draws a seed instead."""
     return np.random.default_rng(zlib.crc32(request.node.nodeid.encode()))
+
+
+@pytest.fixture
+def says(capsys: pytest.CaptureFixture[str]) -> Callable[..., list[str]]:
+    """Runs a command that must succeed; what it prints, line by line."""
+
+    def run(*arguments: Any) -> list[str]:
+        capsys.readouterr()
+        assert main([str(argument) for argument in arguments]) == 0
+        return capsys.readouterr().out.splitlines()
+
+    return run
+
+
+@pytest.fixture
+def fails(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Runs a command that must fail; the one line that it says."""
+
+    def run(*arguments: Any) -> str:
+        capsys.readouterr()
+        try:
+            code: Any = main([str(argument) for argument in arguments])
+        except SystemExit as stopped:  # the parser's own
+            code = stopped.code
+        said = capsys.readouterr()
+        assert code == 2
+        assert said.out == ""
+        [line] = said.err.splitlines()
+        return line
+
+    return run

@@ -45,37 +45,6 @@ def trained(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run
 
 
-@pytest.fixture
-def says(capsys: Any) -> Any:
-    """Runs a command that must succeed; what it prints, line by line."""
-
-    def run(*arguments: Any) -> list[str]:
-        capsys.readouterr()
-        assert main([str(argument) for argument in arguments]) == 0
-        return capsys.readouterr().out.splitlines()
-
-    return run
-
-
-@pytest.fixture
-def fails(capsys: Any) -> Any:
-    """Runs a command that must fail; the one line that it says."""
-
-    def run(*arguments: Any) -> str:
-        capsys.readouterr()
-        try:
-            code = main([str(argument) for argument in arguments])
-        except SystemExit as stopped:  # the parser's own
-            code = stopped.code
-        said = capsys.readouterr()
-        assert code == 2
-        [line] = said.err.splitlines()
-        assert said.out == ""
-        return line
-
-    return run
-
-
 def test_train_without_a_download(tmp_path: Path, says: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     [line] = says("train", "lm", "--hidden", 8, "--delta", 0.2, "--train-steps", 2, "--batch", 40, "--workers", 1)

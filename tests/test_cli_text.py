@@ -77,37 +77,6 @@ def trained(texts: Path, lm: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 @pytest.fixture
-def says(capsys: Any) -> Any:
-    """Runs a command that must succeed; what it prints, line by line."""
-
-    def run(*arguments: Any) -> list[str]:
-        capsys.readouterr()
-        assert main([str(argument) for argument in arguments]) == 0
-        return capsys.readouterr().out.splitlines()
-
-    return run
-
-
-@pytest.fixture
-def fails(capsys: Any) -> Any:
-    """Runs a command that must fail; the one line that it says."""
-
-    def run(*arguments: Any) -> str:
-        capsys.readouterr()
-        try:
-            code = main([str(argument) for argument in arguments])
-        except SystemExit as stopped:  # the parser's own
-            code = stopped.code
-        said = capsys.readouterr()
-        assert code == 2
-        assert said.out == ""
-        [line] = said.err.splitlines()
-        return line
-
-    return run
-
-
-@pytest.fixture
 def lines(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Puts bytes on standard input."""
     return lambda content: monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))

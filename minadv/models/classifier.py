@@ -9,8 +9,8 @@ masked copy of the top layer's state, so that the top layer's mask acts twice an
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -25,7 +25,7 @@ from minadv.initial import glorot
 from minadv.masks import bernoulli, expect_probability, scale
 from minadv.models import cells
 from minadv.models.protocol import Comparison, Likelihood, ModelGrads, Site
-from minadv.trees import tree_map
+from minadv.trees import tree_add, tree_map
 from minadv.workspace import Workspace
 
 
@@ -261,20 +261,21 @@ class Classifier:
         stop_base: bool = False,
         weights: bool = True,
     ) -> Comparison:
-        """As the protocol has it, in double precision: two nearly equal predictions differ by less than rounding."""
         N, B, _ = features0.shape
-        weight = self._lam(lam, N, B, features0)[..., None]  # (N, B or 1, 1)
-        f0, f1, wide = features0.astype(np.float64), features1.astype(np.float64), _wide(params)
-        assert wide.V is not None
-        d, dlogits0, dlogits1 = distance(self.logits(wide, f0), self.logits(wide, f1))
-        value = (weight[..., 0] * d).sum(axis=0)
-        df1, dV, db = layers.affine_backward(f1, wide.V, weight * dlogits1)
-        df0 = None
-        if not stop_base:
-            df0, dV0, db0 = layers.affine_backward(f0, wide.V, weight * dlogits0)
-            dV, db = dV + dV0, db + db0
-        exact = Comparison(value, df0, df1, self._head_grads(dV, db) if weights else None)
-        return tree_map(lambda a: a.astype(features0.dtype), exact)
+        weight = self._lam(lam, N, B, features0)
+        head = replace(params, cells=(None,) * self.n_layers)
+        return compare_heads(self._predict, head, features0, features1, weight, distance, stop_base, weights)
+
+    def _predict(self, head: Params, features: Array) -> tuple[Array, Callable[[Array], tuple[Array, Params]]]:
+        """The logits, and the way back from them to the features and the head's parameters."""
+        assert head.V is not None
+
+        def back(dlogits: Array) -> tuple[Array, Params]:
+            assert head.V is not None
+            dfeatures, dV, db = layers.affine_backward(features, head.V, dlogits)
+            return dfeatures, self._head_grads(dV, db)
+
+        return self.logits(head, features), back
 
     def _head_grads(self, dV: Array, db: Array) -> Params:
         return Params((None,) * self.n_layers, dV, db)
@@ -304,7 +305,29 @@ class Classifier:
             expect_shape(f"masks[{name!r}]", m, (len(batch), self.n_hidden), "one mask per example")
 
 
-def _wide(params: Params) -> Params:
-    """The softmax's weights in double precision."""
-    assert params.V is not None and params.b is not None
-    return Params((), params.V.astype(np.float64), params.b.astype(np.float64))
+def compare_heads(
+    predict: Callable[[Any, Array], tuple[Array, Callable[[Array], tuple[Array, Any]]]],
+    head: Any,
+    features0: Array,
+    features1: Array,
+    weight: Array,
+    distance: Distance,
+    stop_base: bool,
+    weights: bool,
+) -> Comparison:
+    """The comparison of two passes in double precision: nearly equal predictions differ by less than rounding.
+
+    ``predict(head, features)`` gives the logits and the way back from them; ``weight`` is lambda, (N, B or 1).
+    """
+    wide = tree_map(lambda a: a.astype(np.float64), head)
+    logits0, back0 = predict(wide, features0.astype(np.float64))
+    logits1, back1 = predict(wide, features1.astype(np.float64))
+    d, dlogits0, dlogits1 = distance(logits0, logits1)
+    value, weight = (weight * d).sum(axis=0), weight[..., None]
+    df1, grads = back1(weight * dlogits1)
+    df0 = None
+    if not stop_base:
+        df0, more = back0(weight * dlogits0)
+        grads = tree_add(grads, more)
+    exact = Comparison(value, df0, df1, grads if weights else None)
+    return tree_map(lambda a: a.astype(features0.dtype), exact)

@@ -13,7 +13,7 @@ without being kept; the state they leave is a constant, and its masked copy has 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -27,9 +27,9 @@ from minadv.checks import expect_choice, expect_shape
 from minadv.distances import Distance
 from minadv.initial import glorot
 from minadv.models import encoder
+from minadv.models.classifier import compare_heads
 from minadv.models.encoder import Encoder, Noise, Piece, step_weights
 from minadv.models.protocol import Comparison, Likelihood, ModelGrads
-from minadv.trees import tree_add, tree_map
 from minadv.workspace import Workspace, scope
 
 
@@ -176,15 +176,15 @@ class TextClassifier(Encoder):
 
     def logits(self, params: Params, features: Array) -> Array:
         """(N, B, C)."""
-        return self._predict(params, features)[2]
+        return self._predict(params, features)[0]
 
     def head(self, params: Params, features: Array, targets: Array | None) -> Likelihood:
         namespace(features=features, targets=targets)
         if targets is None:
             raise ValueError("targets is None: the likelihood needs a batch with targets")
-        hidden, r, logits = self._predict(params, features)
+        logits, back = self._predict(params, features)
         nll, dlogits = layers.cross_entropy(logits[-1], targets)
-        return Likelihood(nll, *self._predict_backward(params, features, hidden, r, dlogits[None]))
+        return Likelihood(nll, *back(dlogits[None]))
 
     def compare(
         self,
@@ -197,39 +197,22 @@ class TextClassifier(Encoder):
         stop_base: bool = False,
         weights: bool = True,
     ) -> Comparison:
-        """As the protocol has it, in double precision: two nearly equal predictions differ by less than rounding."""
-        weight = step_weights(lam, 1.0, features0)[..., None]  # (1, B or 1, 1)
-        wide = tree_map(lambda a: a.astype(np.float64), replace(params, encoder=None))
-        f0, f1 = features0.astype(np.float64), features1.astype(np.float64)
-        hidden0, r0, logits0 = self._predict(wide, f0)
-        hidden1, r1, logits1 = self._predict(wide, f1)
-        d, dlogits0, dlogits1 = distance(logits0, logits1)
-        value = (weight[..., 0] * d).sum(axis=0)
-        df1, grads = self._predict_backward(wide, f1, hidden1, r1, weight * dlogits1)
-        df0 = None
-        if not stop_base:
-            df0, more = self._predict_backward(wide, f0, hidden0, r0, weight * dlogits0)
-            grads = tree_add(grads, more)
-        exact = Comparison(value, df0, df1, grads if weights else None)
-        return tree_map(lambda a: a.astype(features0.dtype), exact)
+        weight, head = step_weights(lam, 1.0, features0), replace(params, encoder=None)
+        return compare_heads(self._predict, head, features0, features1, weight, distance, stop_base, weights)
 
-    def _predict(self, params: Params, features: Array) -> tuple[Array, Array, Array]:
-        """The ReLU layer before and after its kink, (N, B, R), and the logits (N, B, C)."""
-        assert params.W1 is not None and params.b1 is not None and params.V is not None and params.b is not None
-        hidden = layers.affine(features, params.W1, params.b1)
+    def _predict(self, params: Params, features: Array) -> tuple[Array, Callable[[Array], tuple[Array, Params]]]:
+        """The logits (N, B, C), and the way back from them to the features and the head's parameters."""
+        W1, V, sigmoid = params.W1, params.V, self.output == "sigmoid"
+        assert W1 is not None and params.b1 is not None and V is not None and params.b is not None
+        hidden = layers.affine(features, W1, params.b1)  # (N, B, R), before the kink
         r = layers.relu(hidden)
-        logits = layers.affine(r, params.V, params.b)
-        if self.output == "sigmoid":
+        logits = layers.affine(r, V, params.b)
+        if sigmoid:
             logits = namespace(logits).concatenate([0 * logits, logits], axis=-1)
-        return hidden, r, logits
 
-    def _predict_backward(
-        self, params: Params, features: Array, hidden: Array, r: Array, dlogits: Array
-    ) -> tuple[Array, Params]:
-        if self.output == "sigmoid":
-            dlogits = dlogits[..., 1:]
-        assert params.W1 is not None and params.V is not None
-        dr, dV, db = layers.affine_backward(r, params.V, dlogits)
-        dhidden = layers.relu_backward(hidden, dr)
-        dfeatures, dW1, db1 = layers.affine_backward(features, params.W1, dhidden)
-        return dfeatures, Params(None, dW1, db1, dV, db)
+        def back(dlogits: Array) -> tuple[Array, Params]:
+            dr, dV, db = layers.affine_backward(r, V, dlogits[..., 1:] if sigmoid else dlogits)
+            dfeatures, dW1, db1 = layers.affine_backward(features, W1, layers.relu_backward(hidden, dr))
+            return dfeatures, Params(None, dW1, db1, dV, db)
+
+        return logits, back
