@@ -3,7 +3,10 @@
 import numpy as np
 import pytest
 
-from tests.mutants import MUTANTS, TESTS_FAILED, run
+from tests import mutants, mutants_adversary, mutants_words
+from tests.mutants import TESTS_FAILED, run
+
+MUTANTS = [*mutants.MUTANTS, *mutants_adversary.MUTANTS, *mutants_words.MUTANTS]
 
 
 @pytest.fixture(autouse=True)
@@ -17,7 +20,7 @@ def test_the_copy_without_a_mutant_passes():
     assert result.returncode == 0, result.stdout + result.stderr
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: f"{mutant.file}: {mutant.name}")
 def test_mutant_is_caught(mutant):
     result = run(mutant, [mutant.caught_by])
     assert result.returncode == TESTS_FAILED, f"exit code {result.returncode}\n{result.stdout}{result.stderr}"

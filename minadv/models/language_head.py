@@ -13,6 +13,7 @@ from minadv.backend import Array, namespace
 from minadv.checks import expect_shape
 from minadv.distances import Distance
 from minadv.models.activation import activation_penalty, temporal_penalty
+from minadv.models.encoder import step_weights
 from minadv.models.protocol import Comparison, Likelihood
 
 
@@ -80,7 +81,7 @@ def comparison(
     xp = namespace(features0=features0, features1=features1, lam=lam)
     F = head.P.shape[1]
     (o0, h), (o1, _) = split(features0, F, head.beta), split(features1, F, head.beta)
-    weight = _step_weights(lam, o0)
+    weight = step_weights(lam, 1 / len(o0), o0)
     sweep = softmax_blocks.distance(
         *(o0, o1, head.P, head.b, distance),
         weight=weight,
@@ -96,13 +97,3 @@ def comparison(
     assert dfeatures1 is not None
     value = (weight * sweep.values).sum(axis=0)
     return Comparison(value, widen(sweep.f0), dfeatures1, (sweep.W, sweep.b) if weights else None)
-
-
-def _step_weights(lam: Array | None, like: Array) -> Array:
-    """(T, 1) or (T, B); 1/T unless the caller says otherwise."""
-    xp = namespace(like)
-    T, B, _ = like.shape
-    if lam is None:
-        return xp.full((T, 1), 1 / T, dtype=like.dtype)  # type: ignore[no-any-return]
-    expect_shape("lam", lam, (T,) if lam.ndim == 1 else (T, B), f"features of T = {T} steps, B = {B}")
-    return (lam[:, None] if lam.ndim == 1 else lam).astype(like.dtype)
