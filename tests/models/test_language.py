@@ -217,7 +217,7 @@ def test_bad_input(rng, put):
         model.head(params, features, None)
     with pytest.raises(ValueError, match=r"features has shape \(4, 3, 2\), expected \(T, B, 3\)"):
         model.head(params, features[..., :2], batch.targets)
-    with pytest.raises(ValueError, match=r"lam has shape \(3,\), expected \(4,\) \(features of T = 4 steps"):
+    with pytest.raises(ValueError, match=r"lam has shape \(3,\), expected \(4,\) \(features of N = 4 steps"):
         model.compare(params, features, features, put(np.ones(3)), by_name("js"))
 
 
