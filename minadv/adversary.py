@@ -35,6 +35,8 @@ from minadv.workspace import Workspace
 
 Search: TypeAlias = Literal["greedy", "reselect", "exact", "random"]
 SEARCHES = ("greedy", "reselect", "exact", "random")
+PROBING = ("greedy", "reselect")
+"""The searches that begin with a map at the start mask."""
 
 
 class SmallBudgetWarning(UserWarning):
@@ -89,7 +91,7 @@ def find_adversary(
     state: Any = None,
     keep: Literal["best", "last"] = "best",
     base: Array | None = None,
-    together: Callable[[Masks], tuple[Array, Array, Any]] | None = None,
+    together: Callable[[Masks, Masks], tuple[Array, Array, Any]] | None = None,
     tries: int = 1,
     swaps: int = 0,
     max_masks: int = 200_000,
@@ -104,8 +106,8 @@ def find_adversary(
     the number of influence maps. ``lam``, (N,) or (N, B) for the N steps of the model's features, weighs them (default:
     the model's). ``sites`` defaults to every recurrent one. ``keep="best"`` returns the best mask visited, example by
     example; for ``"greedy"``, ``"last"`` returns the last one, unscored, as the paper trains. ``base`` may hand over
-    the base's features; ``together`` may run the base pass and the first mask's side by side (``"greedy"`` and
-    ``"reselect"``): given that mask, it returns the base's features and the other pass's features and cache.
+    the base's features; instead ``together`` may run the base pass and the first probe, of a search in `PROBING`, side
+    by side: from the masks of both it returns the base's features, and the probe's features and cache.
 
     ``tries`` belongs to ``"random"``; ``swaps`` to ``"reselect"``: how many outsiders are tried in the place of each
     flipped unit in a last round. ``max_masks`` limits ``"exact"``. ``rule_options`` goes to `minadv.flip.flip`. The
@@ -129,11 +131,14 @@ def find_adversary(
         )
     binary, base_masks, fixed = _base_mask(model, params, batch, chosen, eps0, scale, p)
     start = binary if init == "base" else {name: masks.one_flip(rng, eps) for name, eps in binary.items()}
-    probe = None
-    if together is not None and search in ("greedy", "reselect"):
+    probes: list[Probe] = []
+    if together is not None:
+        if base is not None or search not in PROBING:
+            raise ValueError(f"together is given: expected no base, and a search among {PROBING}, not {search!r}")
         m = {name: masks.scale(eps, scale, p=p) for name, eps in start.items()}
-        base, features, cache = together({**fixed, **m})
-        probe = Probe(start, features, cache)
+        base, *probe = together(base_masks, {**fixed, **m})
+        probes.append(Probe(start, *probe))
+        del probe  # the search forgets it when it has used it, and its memory is free
     elif base is None:
         base, _, _ = model.body(params, batch, masks=base_masks, noise=noise, state=state)
     problem = Problem(
@@ -153,7 +158,7 @@ def find_adversary(
         rule=rule,
         rule_options=dict(rule_options or {}),
         work=work,
-        probe=probe,
+        probes=probes,
     )
     if search == "greedy":
         visits = greedy(problem, start, adv_steps, score_last=keep == "best")

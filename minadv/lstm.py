@@ -7,8 +7,9 @@ The masked copy :math:`\hat h_{t-1} = m \odot h_{t-1}` enters all four gates; th
 columns of W, U and b are four blocks in the order i, f, g, o. Indices and sizes are those of `rnn`.
 
 Within a pass an example is a **column**: the state of a step is (H, B), its gates are ``a[t] (4, H, B)``. Each gate is
-then contiguous, the product of a step is (4H, H) by (H, B), which a BLAS does faster than its transpose, and dU and dW
-are one product each. What goes in and comes out has an example a row, as everywhere.
+then contiguous, and the product of a step is (4H, H) by (H, B), which a BLAS does faster than its transpose. What goes
+in and comes out has an example a row, as everywhere. `rnn` and `gru` have one too within a pass: they are the ones to
+read first, this the one that is fast.
 
 Several passes over batches of one shape can run **together** (`forward_together`, `backward_together`): their columns
 stand side by side in one product a step. Adversarial dropout has two that do not wait for each other, at its beginning
@@ -28,6 +29,7 @@ from minadv import gates
 from minadv.backend import Array, namespace, to_host
 from minadv.checks import backward_inputs, expect_shape, forward_inputs
 from minadv.initial import blocks, glorot, orthogonal
+from minadv.lstm_packing import Packed, by_gate, pack
 from minadv.workspace import Slot, Workspace, take_slot
 
 
@@ -55,14 +57,6 @@ class Inputs:
 
 
 @dataclass(frozen=True)
-class Packed:
-    """The weights as a step multiplies with them; the rows of the logistic gates are halved, see `gates`."""
-
-    step: Array  # (4H, H+n+1): the transposes of U, of the first n rows of W, and of b
-    W_T: Array | None  # (4H, I), where n = 0
-
-
-@dataclass(frozen=True)
 class Cache:
     """What backward needs of a forward pass."""
 
@@ -73,6 +67,7 @@ class Cache:
     tanh_c: Array  # (T, H, B)
     m: Array | None  # (B, H)
     valid: Array | None  # (T, B)
+    padded: Any  # (T,) on the host, where some example has ended; None without valid
     slot: Slot
     ticket: int
 
@@ -132,37 +127,39 @@ def forward_together(
     params: Params, passes: Sequence[Inputs], *, work: Workspace | None = None
 ) -> list[tuple[Array, State, Cache]]:
     """`forward` of several passes of one shape, side by side. Those given the same ``x`` multiply it only once."""
-    first, *others = passes
-    xp, T, B, H = forward_inputs(params, first.x, first.state, first.m, first.valid, blocks=4)
-    for p in others:
+    if not passes:
+        raise ValueError("passes is empty, expected at least one")
+    for p in passes:
         forward_inputs(params, p.x, p.state, p.m, p.valid, blocks=4)
-        expect_shape("x of a later pass", p.x, first.x.shape, "passes that run together have one shape")
+        expect_shape("x of a later pass", p.x, passes[0].x.shape, "passes that run together have one shape")
+    x, P, H = passes[0].x, len(passes), params.U.shape[0]
+    (T, B, _), xp = x.shape, namespace(x)
     caches = [_start(p, H, work) for p in passes]
     masks = [None if p.m is None else xp.ascontiguousarray(p.m.T) for p in passes]  # (H, B)
     packed = pack(params) if work is None else work.once(params, pack)
-    slot, P = caches[0].slot, len(passes)
-    z = slot.take("z", (packed.step.shape[1], P, B), first.x)  # the masked states, x_t if it is small, and 1
-    z[-1] = 1
-    step = packed.step.reshape(4, H, -1) if _by_gate(H, z) else packed.step
-    stepped = slot.take("stepped", (4, H, P, B), first.x)
+    slot = caches[0].slot  # holds what the passes share
+    entering = slot.take("entering", (packed.UWb.shape[1], P, B), x)  # the masked states, x_t if it is small, and 1
+    entering[-1] = 1
+    z = slot.take("z", (4, H, P, B), x)  # the pre-activations, without x W where that is apart
+    UWb = packed.UWb.reshape(4, H, -1) if by_gate(H, entering) else packed.UWb
+    entering_columns, z_columns = entering.reshape(-1, P * B), z.reshape(*UWb.shape[:-1], P * B)
     xW = _project(packed, caches)
-    padded: list[Any] = [None if p.valid is None else to_host(~p.valid.all(axis=1)) for p in passes]  # (T,), some ended
 
     for t in range(1, T + 1):
         for n, (cache, m) in enumerate(zip(caches, masks, strict=True)):
             if m is None:
-                z[:H, n] = cache.hs[t - 1]
+                entering[:H, n] = cache.hs[t - 1]
             else:
-                xp.multiply(cache.hs[t - 1], m, out=z[:H, n])
+                xp.multiply(cache.hs[t - 1], m, out=entering[:H, n])
             if xW is None:
-                z[H:-1, n] = cache.x[t - 1].T
-        xp.matmul(step, z.reshape(-1, P * B), out=stepped.reshape(*step.shape[:-1], P * B))
+                entering[H:-1, n] = cache.x[t - 1].T
+        xp.matmul(UWb, entering_columns, out=z_columns)
         for n, cache in enumerate(caches):
-            h, c, a_t, stepped_n = cache.hs, cache.c, cache.a[t - 1], stepped[:, :, n]
+            h, c, a_t, z_t = cache.hs, cache.c, cache.a[t - 1], z[:, :, n]
             if xW is not None:
-                stepped_n = xp.add(xW[n][t - 1], stepped_n, out=a_t)
-            gates.lstm_step(stepped_n, c[t - 1], a=a_t, c=c[t], tanh_c=cache.tanh_c[t - 1], h=h[t])  # Eq. 1
-            if cache.valid is not None and padded[n][t - 1]:
+                z_t = xp.add(xW[n][t - 1], z_t, out=a_t)
+            gates.lstm_step(z_t, c[t - 1], a=a_t, c=c[t], tanh_c=cache.tanh_c[t - 1], h=h[t])  # Eq. 1
+            if cache.valid is not None and cache.padded[t - 1]:
                 h[t] = xp.where(cache.valid[t - 1], h[t], h[t - 1])
                 c[t] = xp.where(cache.valid[t - 1], c[t], c[t - 1])
     return [(cache.h[1:], State(cache.h[T].copy(), cache.c[T].T.copy()), cache) for cache in caches]
@@ -176,20 +173,21 @@ def _start(given: Inputs, H: int, work: Workspace | None) -> Cache:
     h[0] = 0 if state is None else state.h.T
     c[0] = 0 if state is None else state.c.T
     a, tanh_c = slot.take("a", (T, 4, H, B), x), slot.take("tanh_c", (T, H, B), x)
-    return Cache(x, h, c, a, tanh_c, given.m, given.valid, slot, slot.ticket)
+    padded = None if given.valid is None else to_host(~given.valid.all(axis=1))
+    return Cache(x, h, c, a, tanh_c, given.m, given.valid, padded, slot, slot.ticket)
 
 
 def _project(packed: Packed, caches: Sequence[Cache]) -> list[Array] | None:
-    """The products with x for every step, (T, 4, H, B) a pass; None where x goes beside the state.
+    """The products with x for every step, (T, 4, H, B) a pass; None where x goes below the state.
 
     The product lies where the gates of the last pass with this x will be: at each step that pass comes last to it.
     """
-    if packed.W_T is None:
+    if packed.W is None:
         return None
     last = {id(cache.x): cache for cache in caches}
     for cache in last.values():
         x_T, a = cache.x.transpose(0, 2, 1), cache.a
-        namespace(a).matmul(packed.W_T, x_T, out=a.reshape(a.shape[0], -1, a.shape[3]))
+        namespace(a).matmul(packed.W, x_T, out=a.reshape(a.shape[0], -1, a.shape[3]))
     return [last[id(cache.x)].a for cache in caches]
 
 
@@ -237,23 +235,26 @@ def backward_together(
 
     Returns the parameters' gradient summed over the passes, and each pass's other gradients.
     """
+    if not caches:
+        raise ValueError("caches is empty, expected at least one")
     for cache, dh, dstate in zip(caches, dhs, dstates, strict=True):
-        xp, T, B, H = backward_inputs(params, cache, dh, dstate)
+        backward_inputs(params, cache, dh, dstate)
         expect_shape("x of a later cache", cache.x, caches[0].x.shape, "passes that run together have one shape")
-    x, slot, P, I = caches[0].x, caches[0].slot, len(caches), caches[0].x.shape[2]
-    columns = max(1024, 2 * H)  # of a chunk: enough for a fast product that outweighs the adding up, and no more
-    C = -(-T // max(1, round(T * P * B / columns)))  # steps in a chunk
-    dz_t = slot.take("dz_t", (4, H, P, B), x)
-    dhhat_t = slot.take("dhhat_t", (H, P, B), x)
-    one, free = slot.take("one", (4, H, B), x), slot.take("free", (H, B), x)
-    dz = slot.take("dz", (4 * H, C, P * B), x) if weights or inputs else None  # of a chunk
-    z = slot.take("zs", (H + I + 1, C, P, B), x) if weights else None  # the masked states, x and 1 of a chunk
-    if z is not None:
-        z[-1] = 1
-    shares = slot.take("shares", (4, H, P * B), x) if _by_gate(H, dhhat_t) else None
-    U = params.U.reshape(H, 4, H).transpose(1, 0, 2)  # (4, H, H)
-    dparams: Array | None = None  # (H+I+1, 4H), the gradient of U above W above b
+    x, slot, P, H = caches[0].x, caches[0].slot, len(caches), params.U.shape[0]
+    (T, B, I), xp = x.shape, namespace(x)
     ways = [_Way(*given, hhat=hhat, inputs=inputs) for given in zip(caches, dhs, dstates, strict=True)]
+    dz, dhhat = slot.take("dz", (4, H, P, B), x), slot.take("dhhat_t", (H, P, B), x)  # of one step
+    dz_one, free = slot.take("dz_one", (4, H, B), x), slot.take("free", (H, B), x)
+    U = params.U.reshape(H, 4, H).transpose(1, 0, 2) if by_gate(H, dhhat) else params.U
+    dz_columns, dhhat_columns = dz.reshape(*U.shape[:-2], -1, P * B), dhhat.reshape(H, P * B)
+    shares = slot.take("shares", (4, H, P * B), x) if U.ndim == 3 else dhhat_columns
+    # of a chunk of steps: enough columns for a fast product that outweighs the adding up, and no more
+    C = -(-T // max(1, round(T * P * B / max(1024, 2 * H))))
+    dzs = slot.take("dzs", (4 * H, C, P * B), x) if weights or inputs else None
+    entered = slot.take("entered", (H + I + 1, C, P, B), x) if weights else None  # the masked states, x and 1
+    if entered is not None:
+        entered[-1] = 1
+    dparams: Array | None = None  # (H+I+1, 4H), the gradient of U above W above b
 
     for t in range(T, 0, -1):
         k = (t - 1) % C  # the step's place in its chunk
@@ -261,37 +262,35 @@ def backward_together(
             cache = way.cache
             if t % 16 == 0:
                 gates.flush_vanished(way.dh, way.dc)
-            if way.given is not None:
-                way.dh += way.given[t - 1].T
+            if way.dh_out is not None:
+                way.dh += way.dh_out[t - 1].T
             way.hold_back(t)
-            dz_n = dz_t[:, :, 0] if P == 1 else one
+            dz_n = dz[:, :, 0] if P == 1 else dz_one
             gates.lstm_step_backward(
                 cache.a[t - 1], cache.c[t - 1], cache.tanh_c[t - 1], way.dh, dc=way.dc, dz=dz_n, free=free
             )
             if P > 1:
-                dz_t[:, :, n] = one
-            if z is not None:
-                z[:H, k, n] = cache.hs[t - 1] if way.m is None else xp.multiply(cache.hs[t - 1], way.m, out=free)
-                z[H:-1, k, n] = cache.x[t - 1].T
-        if shares is None:
-            xp.matmul(params.U, dz_t.reshape(4 * H, P * B), out=dhhat_t.reshape(H, P * B))
-        else:
-            xp.matmul(U, dz_t.reshape(4, H, P * B), out=shares)
-            xp.sum(shares, axis=0, out=dhhat_t.reshape(H, P * B))
+                dz[:, :, n] = dz_one
+            if entered is not None:
+                entered[:H, k, n] = cache.hs[t - 1] if way.m is None else xp.multiply(cache.hs[t - 1], way.m, out=free)
+                entered[H:-1, k, n] = cache.x[t - 1].T
+        xp.matmul(U, dz_columns, out=shares)
+        if U.ndim == 3:
+            xp.sum(shares, axis=0, out=dhhat_columns)
         for n, way in enumerate(ways):
-            way.hand_back(t, dhhat_t[:, n], free)
-        if dz is not None:
-            dz[:, k] = dz_t.reshape(4 * H, P * B)
-            if k == 0:  # the chunk of the steps t .. t + size - 1 is whole
-                size = min(C, T - t + 1)
-                dz_chunk = dz[:, :size].reshape(4 * H, -1)
-                if inputs:
-                    dx = (params.W @ dz_chunk).reshape(I, size, P, B)
-                    for n, way in enumerate(ways):
-                        way.dx[t - 1 : t - 1 + size] = dx[:, :, n].transpose(1, 2, 0)
-                if z is not None:
-                    share = z[:, :size].reshape(H + I + 1, -1) @ dz_chunk.T
-                    dparams = share if dparams is None else xp.add(dparams, share, out=dparams)
+            way.hand_back(t, dhhat[:, n], free)
+        if dzs is not None:
+            dzs[:, k] = dz.reshape(4 * H, P * B)
+        if dzs is not None and k == 0:  # the chunk of the steps t .. t + size - 1 is whole
+            size = min(C, T - t + 1)
+            chunk = dzs[:, :size].reshape(4 * H, -1)
+            if inputs:
+                dx = (params.W @ chunk).reshape(I, size, P, B)
+                for n, way in enumerate(ways):
+                    way.dx[t - 1 : t - 1 + size] = dx[:, :, n].transpose(1, 2, 0)
+            if entered is not None:
+                share = entered[:, :size].reshape(H + I + 1, -1) @ chunk.T
+                dparams = share if dparams is None else xp.add(dparams, share, out=dparams)
     total = None if dparams is None else Params(W=dparams[H:-1], U=dparams[:H], b=dparams[-1])
     return total, [way.grads() for way in ways]
 
@@ -302,20 +301,19 @@ class _Way:
     def __init__(self, cache: Cache, dh: Array | None, dstate: State | None, *, hhat: bool, inputs: bool) -> None:
         xp, x = namespace(cache.x), cache.x
         T1, H, B = cache.hs.shape
-        self.cache, self.given = cache, dh
+        self.cache, self.dh_out = cache, dh
         self.dh = xp.zeros((H, B), x.dtype) if dstate is None else dstate.h.T.copy()  # (H, B), of h_t
         self.dc = xp.zeros((H, B), x.dtype) if dstate is None else dstate.c.T.copy()  # (H, B), of c_t
         self.m = None if cache.m is None else xp.ascontiguousarray(cache.m.T)  # (H, B)
         self.dm = None if self.m is None else xp.zeros_like(self.m)  # (H, B)
         self.dhhat = cache.slot.give("dhhat", (T1 - 1, H, B), x) if hhat else None
         self.dx: Any = xp.empty_like(x) if inputs else None
-        self.padded: Any = None if cache.valid is None else to_host(~cache.valid.all(axis=1))  # (T,)
         self.carried: tuple[Array, Array] | None = None
 
     def hold_back(self, t: int) -> None:
         """Take aside what goes past the cell, over padding."""
         valid, self.carried = self.cache.valid, None
-        if valid is not None and self.padded[t - 1]:
+        if valid is not None and self.cache.padded[t - 1]:
             xp = namespace(self.dh)
             self.carried = xp.where(valid[t - 1], 0, self.dh), xp.where(valid[t - 1], 0, self.dc)
             self.dh -= self.carried[0]
@@ -340,35 +338,3 @@ class _Way:
         dm = None if self.dm is None else self.dm.T.copy()
         dhhat = None if self.dhhat is None else self.dhhat.transpose(0, 2, 1)
         return Grads(None, self.dx, rows, dm, dhhat)
-
-
-def _by_gate(H: int, z: Array) -> bool:
-    """Whether a step is better multiplied gate by gate: up to a million multiplications OpenBLAS does not pack."""
-    return H * z.size <= 1_000_000
-
-
-def pack(params: Params) -> Packed:
-    """The weights by row. Where x_t is small it goes beside the state, and W beside U: one product, and no sum."""
-    H, I = params.U.shape[0], params.W.shape[0]
-    beside = 8 * I <= H
-    parts = [params.U, params.W, params.b[None]] if beside else [params.U, params.b[None]]
-    step = _transposed(*parts)
-    W_T = None if beside else _transposed(params.W)
-    for rows in (step, W_T):
-        if rows is not None:
-            rows[: 2 * H] *= 0.5
-            rows[3 * H :] *= 0.5
-    return Packed(step, W_T)
-
-
-def _transposed(*parts: Array) -> Array:
-    """Matrices above each other, as contiguous columns; a strip of 64 rows at a time fits the cache: much faster."""
-    xp, rows = namespace(parts[0]), sum(part.shape[0] for part in parts)
-    out: Array = xp.empty((parts[0].shape[1], rows), dtype=parts[0].dtype)
-    done = 0
-    for part in parts:
-        for first in range(0, part.shape[0], 64):
-            strip = part[first : first + 64]
-            out[:, done + first : done + first + strip.shape[0]] = strip.T
-        done += part.shape[0]
-    return out

@@ -16,7 +16,7 @@ from minadv import distances, masks
 from minadv.adversary import Trace
 from minadv.backend import Array
 from minadv.draws import Rng
-from minadv.models.protocol import choose_sites
+from minadv.models.protocol import choose_sites, runs_together
 from minadv.trees import any_array, tree_add, tree_map
 from minadv.workspace import Workspace, scope
 
@@ -53,12 +53,12 @@ class Setting:
         )
 
     def run_together(self, ms: Sequence[Mapping[str, Array]], *, noises: Sequence[Any]) -> list[Pass]:
-        """Several passes that do not wait for each other, at once where the model can."""
-        bodies = getattr(self.model, "bodies", None)  # of a model that is `minadv.models.protocol.Together`
-        if bodies is None:
+        """Several passes that do not wait for each other, at once where the model can; None is the shared noise."""
+        if not runs_together(self.model):
             return [self.run(m, noise=noise) for m, noise in zip(ms, noises, strict=True)]
+        noises = [self.noise if noise is None else noise for noise in noises]
         reuse: dict[str, Any] = {} if self.work is None else {"work": self.work}
-        runs = bodies(self.params, self.batch, masks=ms, noises=noises, state=self.state, **reuse)
+        runs = self.model.bodies(self.params, self.batch, masks=ms, noises=noises, state=self.state, **reuse)
         return [Pass(*run) for run in runs]
 
     def second_noise(self, share: bool) -> Any:
@@ -166,7 +166,7 @@ class Tally:
     def grads(self) -> Any:
         """Go back through every pass and return the gradient of all that was added."""
         total, model, params = self._grads, self._on.model, self._on.params
-        if hasattr(model, "bodies_backward") and self._pending:
+        if runs_together(model) and self._pending:
             caches = [run.cache for run, _ in self._pending]
             total = tree_add(total, model.bodies_backward(params, caches, [d for _, d in self._pending]))
         else:

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from minadv import distances, masks
-from minadv.adversary import Search, expect_options, find_adversary, find_budgets
+from minadv.adversary import PROBING, Search, expect_options, find_adversary, find_budgets
 from minadv.backend import Array, namespace
 from minadv.passes import Pass, Regularizer, Setting, Tally, Term
 from minadv.perturbations import AT, VAT
@@ -178,14 +178,13 @@ class AdD(Regularizer):
             max_masks=self.max_masks,
         )  # before any pass
         noise = on.second_noise(self.share_noise)
-        passes: list[Pass] = []
+        bases: list[Pass] = [] if self.search in PROBING else [on.run()]
 
-        def together(m: Mapping[str, Array]) -> tuple[Array, Array, Any]:
-            passes.extend(on.run_together([{}, m], noises=[on.noise, noise]))
-            return passes[0].features, passes[1].features, passes[1].cache
+        def together(m0: Mapping[str, Array], m: Mapping[str, Array]) -> tuple[Array, Array, Any]:
+            base, probe = on.run_together([m0, m], noises=[on.noise, noise])
+            bases.append(base)
+            return base.features, probe.features, probe.cache
 
-        if self.search in ("random", "exact"):  # which begin with no map
-            passes.append(on.run())
         trace = find_adversary(
             on.model,
             on.params,
@@ -193,8 +192,8 @@ class AdD(Regularizer):
             rng=on.rng,
             budgets=budgets,
             sites=tuple(budgets),
-            base=passes[0].features if passes else None,
-            together=together,
+            base=bases[0].features if bases else None,
+            together=None if bases else together,
             noise=on.noise,
             adv_noise=noise,
             state=on.state,
@@ -204,7 +203,7 @@ class AdD(Regularizer):
             **{name: getattr(self, name) for name in _CHECKED},
         )
         m = {name: masks.scale(eps, self.scale, p=self.p) for name, eps in trace.eps.items()}
-        base, adversarial = passes[0], on.run(m, noise=noise)
+        base, adversarial = bases[0], on.run(m, noise=noise)
         tally = Tally(on)
         nll = tally.add_nll(base, on.likelihood)
         value = tally.add_distance(base, adversarial, on.weight, self.lam, self.distance, self.stop_base)  # Eq. 4

@@ -6,8 +6,8 @@ Indices: arrays that hold a state for every step have T + 1 rows, so that ``h[t]
 ``h[0]`` the initial state; arrays that hold one row a step have T, so that ``x[t - 1]`` is :math:`x_t`, and
 ``dhhat[u]`` belongs to :math:`\hat h_u`, the masked copy of the state that entered step ``u + 1``.
 
-Sizes: ``T`` steps, ``B`` examples, ``I`` inputs, ``H`` units. `lstm` and `gru` have the same seven names in the same
-order; reading them side by side shows what a gate changes.
+Sizes: ``T`` steps, ``B`` examples, ``I`` inputs, ``H`` units. `lstm` and `gru` have the same seven names, and
+`gru` nothing else: reading it beside this file shows what a gate changes.
 """
 
 from __future__ import annotations

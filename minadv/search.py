@@ -67,7 +67,7 @@ class Problem:
     rule: Rule
     rule_options: dict[str, Any]
     work: Workspace | None = None
-    probe: Probe | None = None
+    probes: list[Probe] = field(default_factory=list)  # run already; each is used once, and then forgotten
     spent: list[int] = field(default_factory=lambda: [0, 0])
 
     def score(self, eps: Masks) -> Array:
@@ -100,8 +100,9 @@ class Problem:
 
     def _forward(self, eps: Masks) -> tuple[Array, Any]:
         self.spent[0] += 1
-        if self.probe is not None and eps is self.probe.eps:
-            return self.probe.features, self.probe.cache
+        if self.probes and eps is self.probes[-1].eps:
+            probe = self.probes.pop()
+            return probe.features, probe.cache
         m = {n: masks.scale(e, self.scale, p=self.p) for n, e in eps.items()}
         reuse: dict[str, Any] = {} if self.work is None else {"work": self.work}
         features, _, cache = self.model.body(

@@ -8,7 +8,8 @@ A training loop::
         grads = lstm.backward(params, cache, dh)
         work.free_all()
 
-Each pass takes one slot and keeps it until the slot is freed and another pass takes it. What a pass returns lives in
+Each pass takes one slot and keeps it until the slot is freed and another pass takes it (of passes that run together the
+first one's also holds what they share). What a pass returns lives in
 its slot too, ``h`` until the slot is taken again and ``Grads.hhat`` until the next backward: copy what must outlive it.
 Using a cache after its slot has been taken again raises `StaleCacheError`. Without a workspace each pass has a slot of
 its own, and nothing is ever stale; ``h`` is then still a view of the cache: do not write into it before backward.
@@ -22,7 +23,7 @@ from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
 from minadv.backend import Array, namespace
-from minadv.trees import leaves
+from minadv.trees import children
 
 T = TypeVar("T")
 M = TypeVar("M")
@@ -106,8 +107,11 @@ class Workspace:
 
     def release(self, record: Any) -> None:
         """Let later passes take the slots of every cache in a record: a model's cache, say, which has one a layer."""
-        slots = [leaf for _, leaf in leaves(record) if isinstance(leaf, Slot)]
-        self._free += [slot for slot in slots if slot in self._slots and slot not in self._free]
+        if hasattr(record, "slot") and hasattr(record, "ticket"):
+            self.free(record)
+        else:
+            for _, part in children(record) or ():
+                self.release(part)
 
     @property
     def taken(self) -> frozenset[int]:

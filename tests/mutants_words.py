@@ -55,7 +55,12 @@ TABLE = {
     ],
     "models/text.py": [
         ("truncation takes the first steps", "run(T - kept, T, state)", "run(0, kept, state)", TEXT),
-        ("the sigmoid's other logit", "dlogits[..., 1:] if sigmoid", "dlogits[..., :1] if sigmoid", TEXT),
+        (
+            "the sigmoid's other logit",
+            'dlogits[..., 1:] if self.output == "sigmoid"',
+            'dlogits[..., :1] if self.output == "sigmoid"',
+            TEXT,
+        ),
     ],
     "models/encoder.py": [
         ("dropout not on the way back", "back.inputs * piece.k", "back.inputs", TEXT),

@@ -1,23 +1,29 @@
 """Passes side by side: the numbers of each pass by itself, whatever they share and however they are multiplied."""
 
+import weakref
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from minadv import Workspace, lstm
+from minadv.adversary import find_adversary
 from minadv.backend import to_host
 from minadv.models import Batch, Classifier, cells
-from minadv.regularizers import FD, AdD
+from minadv.models.classifier import Noise
+from minadv.models.protocol import runs_together
+from minadv.regularizers import EL, FD, AdD
 from minadv.trees import tree_add, tree_map
-from minadv.workspace import scope
-from tests.cells import GAPS, RAGGED, make
-from tests.compare import assert_close
-from tests.networks import network
+from tests import textbook
+from tests.cells import GAPS, RAGGED, Problem, make
+from tests.compare import assert_close, assert_same_bits
+from tests.networks import Watched, network
 
 SIZES = {"x beside the state": {"I": 1, "H": 8}, "x by itself": {"I": 4, "H": 3}}
 
 
 def three(rng, put, **sizes):
-    """Parameters, and three passes: two over one x, one of them without a mask, and one of its own; all padded."""
+    """Parameters, and three passes: two over one x, padded and under a mask the one, bare the other, and a third."""
     problems = [make("lstm", rng, put, valid=valid, **sizes) for valid in (RAGGED, None, GAPS)]
     x = problems[0].args["x"]
     passes = [
@@ -30,16 +36,18 @@ def three(rng, put, **sizes):
 
 @pytest.fixture(params=[True, False], ids=["gate by gate", "all gates at once"])
 def products(request, monkeypatch):
-    monkeypatch.setattr(lstm, "_by_gate", lambda H, z: request.param)
+    """Chooses how the steps are multiplied; calling it chooses the other way."""
+    monkeypatch.setattr(lstm, "by_gate", lambda H, columns: request.param)
+    return lambda: monkeypatch.setattr(lstm, "by_gate", lambda H, columns: not request.param)
 
 
 @pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
 def test_forward(sizes, products, rng, put):
     params, passes, _, _ = three(rng, put, **sizes)
-    together = lstm.forward_together(params, passes)
-    for (h, state, _), p in zip(together, passes, strict=True):
-        alone = lstm.forward(params, p.x, state=p.state, m=p.m, valid=p.valid)
-        assert_close((h, state), alone[:2])
+    for (h, state, _), p in zip(lstm.forward_together(params, passes), passes, strict=True):
+        given = {"state": p.state, "m": p.m} if p.m is not None else {}
+        problem = Problem(lstm, {}, {"params": params, "x": p.x, **given}, p.valid)
+        assert_close((h, state), put(textbook.run(problem)))
 
 
 @pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
@@ -48,6 +56,7 @@ def test_backward(sizes, products, rng, put):
     caches = [cache for _, _, cache in lstm.forward_together(params, passes)]
     dhs[1] = dstates[2] = None
     total, grads = lstm.backward_together(params, caches, dhs, dstates)
+    products()
     expected = None
     for n, p in enumerate(passes):
         _, _, cache = lstm.forward(params, p.x, state=p.state, m=p.m, valid=p.valid)
@@ -60,12 +69,13 @@ def test_backward(sizes, products, rng, put):
     assert_close(total, expected)
 
 
-def test_weights_over_several_chunks(rng, put):
+def test_several_chunks(rng, xp, put):
     """The sum over chunks of steps, the last of which is shorter, is the sum over steps."""
-    problem = make("lstm", rng, put, T=47, B=70)  # 3290 columns
-    _, _, cache = problem.forward()
-    grads = lstm.backward(problem.params, cache, problem.dh)
-    expected = None
+    problem = make("lstm", rng, put, T=47, B=70)  # 6580 columns of two passes: six chunks
+    given = lstm.Inputs(problem.args["x"], problem.args["state"], problem.args["m"])
+    caches = [cache for _, _, cache in lstm.forward_together(problem.params, [given, given])]
+    total, grads = lstm.backward_together(problem.params, caches, [problem.dh, problem.dh], [None, None])
+    expected, dx = None, []
     for rows in np.array_split(np.arange(70), 7):  # 329 columns each: one chunk
         part = {
             "state": tree_map(lambda a, rows=rows: a[rows], problem.args["state"]),
@@ -73,8 +83,11 @@ def test_weights_over_several_chunks(rng, put):
             "x": problem.args["x"][:, rows],
         }
         _, _, few = problem.forward(**part)
-        expected = tree_add(expected, lstm.backward(problem.params, few, problem.dh[:, rows]).params)
-    assert_close(grads.params, expected)
+        back = lstm.backward(problem.params, few, problem.dh[:, rows])
+        expected = tree_add(expected, tree_map(lambda g: 2 * g, back.params))
+        dx.append(back.x)
+    assert_close(total, expected)
+    assert_close([each.x for each in grads], [xp.concatenate(dx, axis=1)] * 2)
 
 
 def test_passes_of_another_shape_are_refused(rng, put):
@@ -104,6 +117,26 @@ def test_a_classifier(cell, remat, rng, put):
     assert_close(total, expected)
 
 
+REGULARIZERS = {
+    "FD": FD(p=0.4),
+    "EL": EL(p=0.4, samples=2),
+    "AdD": AdD(budgets=2, adv_steps=2),
+    "reselect": AdD(budgets=2, search="reselect", adv_steps=2, swaps=1),
+    "exact": AdD(budgets=1, search="exact"),
+}
+
+
+class Overridden(Classifier):
+    """A classifier with a body of its own, which its bodies know nothing of."""
+
+    def body(self, params, batch, **given):
+        return super().body(params, batch, **given)
+
+    @classmethod
+    def of(cls, model):
+        return cls(**vars(model))
+
+
 class OneByOne:
     """A classifier that has lost the power to run passes together."""
 
@@ -118,29 +151,94 @@ class OneByOne:
 
 @pytest.mark.parametrize(
     "regularizer",
-    [FD(p=0.4), AdD(budgets=2, adv_steps=2), AdD(budgets=2, search="reselect"), AdD(budgets=1, search="exact")],
-    ids=["FD", "AdD", "reselect", "exact"],
+    REGULARIZERS.values(),
+    ids=REGULARIZERS,
 )
-def test_a_regularizer_of_a_model_without_it_is_the_same(regularizer, rng, put):
+@pytest.mark.parametrize("wrapped", [OneByOne, Overridden.of])
+def test_a_regularizer_of_a_model_without_it_is_the_same(regularizer, wrapped, rng, put):
     model, params, batch = network(rng, put, input_dropout=0.3, I=4)
     seed = int(rng.integers(2**32))
     one, two = (
-        regularizer(m, params, batch, rng=np.random.default_rng(seed), likelihood=1.0) for m in (model, OneByOne(model))
+        regularizer(m, params, batch, rng=np.random.default_rng(seed), likelihood=1.0) for m in (model, wrapped(model))
     )
     assert_close((one.value, one.nll, one.grads), (two.value, two.nll, two.grads))
+    assert runs_together(model)
+    assert not runs_together(wrapped(model))
     if one.trace is not None:
         assert_close(one.trace.eps, two.trace.eps)
         assert one.trace.passes == two.trace.passes
+
+
+@pytest.mark.parametrize("regularizer", REGULARIZERS.values(), ids=REGULARIZERS)
+@pytest.mark.parametrize("share", [True, False])
+def test_same_bits_from_used_buffers(regularizer, share, rng, put):
+    """Two layers, every step read, padding, noise: what a workspace held before makes no difference."""
+    options = {"n_layers": 2, "steps": "all", "valid": RAGGED, "input_dropout": 0.3, "I": 4}
+    model, params, batch = network(rng, put, **options)
+    asked = replace(regularizer, share_noise=share)
+    seed, work = int(rng.integers(2**32)), Workspace()
+
+    def term(seed, **given):
+        found = asked(model, params, batch, rng=np.random.default_rng(seed), likelihood=1.0, **given)
+        return found.value, found.nll, found.grads
+
+    for n in range(3):
+        assert_same_bits(term(seed + n, work=work), term(seed + n))
 
 
 def test_two_passes_at_a_time_hold_two_slots(rng, put):
     """The first probe's memory is free again when the adversarial pass takes its own."""
     model, params, batch = network(rng, put)
     work = Workspace()
-    with scope(work):
-        AdD(budgets=2, adv_steps=2)(model, params, batch, rng=rng, likelihood=1.0, work=work)
+    AdD(budgets=2, adv_steps=2)(model, params, batch, rng=rng, likelihood=1.0, work=work)
     assert len(work) == 2
     assert not work.taken
+
+
+def test_two_caches_live_at_a_time_without_a_workspace(rng, put):
+    model, params, batch = network(rng, put)
+    alive, most = weakref.WeakSet(), [0]
+
+    class Counted(Watched):
+        def body(self, *args, **given):
+            done = super().body(*args, **given)
+            return self._count(done)
+
+        def _bodies(self, *args, **given):
+            return [self._count(done) for done in super()._bodies(*args, **given)]
+
+        def _count(self, done):
+            alive.add(done[2].caches[0].slot)
+            most[0] = max(most[0], len(alive))
+            return done
+
+    AdD(budgets=3, adv_steps=3)(Counted(model), params, batch, rng=rng, likelihood=1.0)
+    assert most == [2]
+
+
+def test_no_noise_means_the_same_with_and_without(rng, put):
+    """A record that is given, a model that would draw none: the second pass shares it in both ways of running."""
+    model, params, batch = network(rng, put, I=4)
+    noise = put(Noise(np.array([[2.0, 0, 2, 0]] * 3)))
+    seen = Watched(model)
+    AdD(budgets=2, share_noise=False)(seen, params, batch, rng=rng, noise=noise)
+    assert all(given["noise"] is noise for given in seen.forward)
+
+
+def test_together_is_instead_of_base(rng, put):
+    model, params, batch = network(rng, put)
+    base, _, _ = model.body(params, batch, masks={}, noise=None)
+    for wrong in ({"base": base}, {"search": "exact"}):
+        with pytest.raises(ValueError, match="together is given: expected no base, and a search among"):
+            find_adversary(model, params, batch, rng=rng, budgets=2, together=lambda m0, m: None, **wrong)
+
+
+def test_no_passes_are_refused(rng, put):
+    params = make("lstm", rng, put).params
+    with pytest.raises(ValueError, match="passes is empty, expected at least one"):
+        lstm.forward_together(params, [])
+    with pytest.raises(ValueError, match="caches is empty, expected at least one"):
+        lstm.backward_together(params, [], [], [])
 
 
 def test_release_frees_what_a_record_holds(rng, put):
@@ -154,6 +252,11 @@ def test_release_frees_what_a_record_holds(rng, put):
     _, _, again = model.body(params, batch, masks={}, noise=None, work=work)
     assert len(work.taken) == 2 == len(work)
     assert again.caches[0].slot is not again.caches[1].slot
+    work.release(cache)  # stale: its slots are another pass's now
+    assert len(work.taken) == 2
+    work.release({"twice": (again, again)})
+    assert not work.taken
+    assert work.slot() is not work.slot()
 
 
 def test_a_batch_that_is_read_by_columns(rng, put):

@@ -80,12 +80,14 @@ def forward_together(
     state: tuple[Any, ...] | None,
     masks: Sequence[tuple[Array | None, ...]],
     valid: Array | None,
+    leak: str = "clean",
+    remat: bool = False,
+    top: bool = True,
     work: Workspace | None = None,
-    **options: Any,
 ) -> list[tuple[Any, tuple[Any, ...], tuple[Any, ...]]]:
     """`forward` of several passes, each with its own x and masks; LSTMs layer by layer side by side."""
-    if cell != "lstm" or options.get("remat") or len(xs) == 1:
-        given: dict[str, Any] = {"state": state, "valid": valid, "work": work, **options}
+    if cell != "lstm" or remat or len(xs) == 1:
+        given: dict[str, Any] = {"state": state, "valid": valid, "leak": leak, "remat": remat, "top": top, "work": work}
         return [forward(cell, params, x, masks=m, **given) for x, m in zip(xs, masks, strict=True)]
     hs, states, caches = list(xs), [], []
     for n, layer in enumerate(params):

@@ -9,7 +9,7 @@ masked copy of the top layer's state, so that the top layer's mask acts twice an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -161,10 +161,11 @@ class Classifier:
         work: Workspace | None = None,
     ) -> list[tuple[Array, tuple[Any, ...], Cache]]:
         """``body`` of several passes over one batch, the cells side by side."""
+        dropped = {id(noise): batch.x if noise is None else batch.x * noise.inputs for noise in noises}  # once a noise
         xs = []
         for given, noise, dx in zip(masks, noises, dxs or [None] * len(masks), strict=True):
             self._check(params, batch, given)
-            x = batch.x if noise is None else batch.x * noise.inputs
+            x = dropped[id(noise)]
             xs.append(x if dx is None else x + dx)
         runs = cells.forward_together(
             self.cell,
@@ -242,13 +243,11 @@ class Classifier:
         xp = namespace(features=features, targets=targets)
         if targets is None:
             raise ValueError("targets is None: the likelihood needs a batch with targets")
-        assert params.V is not None
-        last = features[-1]
-        nll, dlogits = layers.cross_entropy(self.logits(params, last), targets)
-        dlast, dV, db = layers.affine_backward(last, params.V, dlogits)
+        logits, last = self.predict(params, features[-1])
+        nll, dlogits = layers.cross_entropy(logits, targets)
         dfeatures = xp.zeros_like(features)
-        dfeatures[-1] = dlast
-        return Likelihood(nll, dfeatures, self._head_grads(dV, db))
+        dfeatures[-1], grads = self.predict_backward(params, last, dlogits)
+        return Likelihood(nll, dfeatures, grads)
 
     def compare(
         self,
@@ -264,21 +263,17 @@ class Classifier:
         N, B, _ = features0.shape
         weight = self._lam(lam, N, B, features0)
         head = replace(params, cells=(None,) * self.n_layers)
-        return compare_heads(self._predict, head, features0, features1, weight, distance, stop_base, weights)
+        return compare_heads(self, head, features0, features1, weight, distance, stop_base, weights)
 
-    def _predict(self, head: Params, features: Array) -> tuple[Array, Callable[[Array], tuple[Array, Params]]]:
-        """The logits, and the way back from them to the features and the head's parameters."""
+    def predict(self, head: Params, features: Array) -> tuple[Array, Array]:
+        """The logits, and what `predict_backward` needs: the features."""
+        return self.logits(head, features), features
+
+    def predict_backward(self, head: Params, features: Array, dlogits: Array) -> tuple[Array, Params]:
+        """From the logits to the features and the head's parameters."""
         assert head.V is not None
-
-        def back(dlogits: Array) -> tuple[Array, Params]:
-            assert head.V is not None
-            dfeatures, dV, db = layers.affine_backward(features, head.V, dlogits)
-            return dfeatures, self._head_grads(dV, db)
-
-        return self.logits(head, features), back
-
-    def _head_grads(self, dV: Array, db: Array) -> Params:
-        return Params((None,) * self.n_layers, dV, db)
+        dfeatures, dV, db = layers.affine_backward(features, head.V, dlogits)
+        return dfeatures, Params((None,) * self.n_layers, dV, db)
 
     def _readout_masks(self, given: Mapping[str, Array]) -> dict[str, Array]:
         """The masks on what the softmax reads, by site."""
@@ -306,7 +301,7 @@ class Classifier:
 
 
 def compare_heads(
-    predict: Callable[[Any, Array], tuple[Array, Callable[[Array], tuple[Array, Any]]]],
+    model: Any,
     head: Any,
     features0: Array,
     features1: Array,
@@ -317,17 +312,17 @@ def compare_heads(
 ) -> Comparison:
     """The comparison of two passes in double precision: nearly equal predictions differ by less than rounding.
 
-    ``predict(head, features)`` gives the logits and the way back from them; ``weight`` is lambda, (N, B or 1).
+    ``head`` are the parameters that ``predict`` and ``predict_backward`` use; ``weight`` is lambda, (N, B or 1).
     """
     wide = tree_map(lambda a: a.astype(np.float64), head)
-    logits0, back0 = predict(wide, features0.astype(np.float64))
-    logits1, back1 = predict(wide, features1.astype(np.float64))
+    logits0, record0 = model.predict(wide, features0.astype(np.float64))
+    logits1, record1 = model.predict(wide, features1.astype(np.float64))
     d, dlogits0, dlogits1 = distance(logits0, logits1)
     value, weight = (weight * d).sum(axis=0), weight[..., None]
-    df1, grads = back1(weight * dlogits1)
+    df1, grads = model.predict_backward(wide, record1, weight * dlogits1)
     df0 = None
     if not stop_base:
-        df0, more = back0(weight * dlogits0)
+        df0, more = model.predict_backward(wide, record0, weight * dlogits0)
         grads = tree_add(grads, more)
     exact = Comparison(value, df0, df1, grads if weights else None)
     return tree_map(lambda a: a.astype(features0.dtype), exact)

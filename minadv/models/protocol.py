@@ -80,6 +80,14 @@ def choose_sites(model: Model, names: tuple[str, ...] | None) -> tuple[Site, ...
     return tuple(by_name[name] for name in names)
 
 
+def runs_together(model: Any) -> bool:
+    """Whether a model is `Together`. A class that overrides ``body`` of one that is, and not ``bodies``, is not."""
+    by_class = [vars(c).keys() & {"body", "bodies"} for c in type(model).__mro__]
+    lowest = next((names for names in by_class if names), {"body"})
+    overridden = "bodies" not in lowest and any("bodies" in names for names in by_class)
+    return hasattr(model, "bodies") and not overridden
+
+
 class Model(Protocol):
     """The protocol; `minadv.models.classifier.Classifier` is the shortest example."""
 
@@ -136,7 +144,10 @@ class Model(Protocol):
 
 
 class Together(Model, Protocol):
-    """What a model may have beside: several passes over one batch at once, which can be faster than one by one."""
+    """What a model may have beside: several passes over one batch at once, which can be faster than one by one.
+
+    Whoever overrides ``body`` or ``body_backward`` of such a model, or wraps it, sees to these two as well.
+    """
 
     def bodies(
         self,

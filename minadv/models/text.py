@@ -13,7 +13,7 @@ without being kept; the state they leave is a constant, and its masked copy has 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -176,15 +176,15 @@ class TextClassifier(Encoder):
 
     def logits(self, params: Params, features: Array) -> Array:
         """(N, B, C)."""
-        return self._predict(params, features)[0]
+        return self.predict(params, features)[0]
 
     def head(self, params: Params, features: Array, targets: Array | None) -> Likelihood:
         namespace(features=features, targets=targets)
         if targets is None:
             raise ValueError("targets is None: the likelihood needs a batch with targets")
-        logits, back = self._predict(params, features)
+        logits, record = self.predict(params, features)
         nll, dlogits = layers.cross_entropy(logits[-1], targets)
-        return Likelihood(nll, *back(dlogits[None]))
+        return Likelihood(nll, *self.predict_backward(params, record, dlogits[None]))
 
     def compare(
         self,
@@ -198,21 +198,24 @@ class TextClassifier(Encoder):
         weights: bool = True,
     ) -> Comparison:
         weight, head = step_weights(lam, 1.0, features0), replace(params, encoder=None)
-        return compare_heads(self._predict, head, features0, features1, weight, distance, stop_base, weights)
+        return compare_heads(self, head, features0, features1, weight, distance, stop_base, weights)
 
-    def _predict(self, params: Params, features: Array) -> tuple[Array, Callable[[Array], tuple[Array, Params]]]:
-        """The logits (N, B, C), and the way back from them to the features and the head's parameters."""
-        W1, V, sigmoid = params.W1, params.V, self.output == "sigmoid"
-        assert W1 is not None and params.b1 is not None and V is not None and params.b is not None
-        hidden = layers.affine(features, W1, params.b1)  # (N, B, R), before the kink
+    def predict(self, head: Params, features: Array) -> tuple[Array, tuple[Array, Array, Array]]:
+        """The logits (N, B, C), and the features and the ReLU layer before and after its kink, (N, B, R)."""
+        assert head.W1 is not None and head.b1 is not None and head.V is not None and head.b is not None
+        hidden = layers.affine(features, head.W1, head.b1)
         r = layers.relu(hidden)
-        logits = layers.affine(r, V, params.b)
-        if sigmoid:
+        logits = layers.affine(r, head.V, head.b)
+        if self.output == "sigmoid":
             logits = namespace(logits).concatenate([0 * logits, logits], axis=-1)
+        return logits, (features, hidden, r)
 
-        def back(dlogits: Array) -> tuple[Array, Params]:
-            dr, dV, db = layers.affine_backward(r, V, dlogits[..., 1:] if sigmoid else dlogits)
-            dfeatures, dW1, db1 = layers.affine_backward(features, W1, layers.relu_backward(hidden, dr))
-            return dfeatures, Params(None, dW1, db1, dV, db)
-
-        return logits, back
+    def predict_backward(
+        self, head: Params, record: tuple[Array, Array, Array], dlogits: Array
+    ) -> tuple[Array, Params]:
+        """From the logits to the features and the head's parameters."""
+        assert head.W1 is not None and head.V is not None
+        features, hidden, r = record
+        dr, dV, db = layers.affine_backward(r, head.V, dlogits[..., 1:] if self.output == "sigmoid" else dlogits)
+        dfeatures, dW1, db1 = layers.affine_backward(features, head.W1, layers.relu_backward(hidden, dr))
+        return dfeatures, Params(None, dW1, db1, dV, db)
