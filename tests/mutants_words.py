@@ -12,7 +12,8 @@ SWEEPS, LANGUAGE, TEXT = (
     "models/test_language_gradients.py",
     "test_text_classifier.py",
 )
-WINDOWS, NOISE, LM = "data/test_windows.py", "models/test_language_noise.py", "test_text_lm.py"
+WINDOWS, NOISE = "data/test_windows.py", "models/test_language_noise.py"
+REGULARIZERS = "models/test_language_regularizers.py"
 
 TABLE = {
     "embedding.py": [
@@ -35,19 +36,15 @@ TABLE = {
         ("slow only forwards", "dh[:-1] -= (2 * share) * step", "pass", LANGUAGE),
     ],
     "models/language.py": [
-        (
-            "DropConnect's gradient to the dropped weight",
-            "U=drop(back.params.U, keep, self.dropconnect)",
-            "U=back.params.U",
-            LANGUAGE,
-        ),
-        ("the raw output's penalty lost", "dh = dh + dh_raw", "pass", LANGUAGE),
+        ("DropConnect's gradient to the dropped weight", "U=drop(summed.U, keep, rates.U)", "U=summed.U", LANGUAGE),
+        ("the raw output's penalty lost", "dh if raw is None else dh + raw", "dh", LANGUAGE),
         (
             "outputs not dropped on the way back",
-            "dh = drop(dx, keep.outputs[n], rates.outputs[n])",
-            "dh = dx",
+            "dhs = [drop(dx, c.noise.outputs[n], rates.outputs[n])",
+            "dhs = [dx",
             LANGUAGE,
         ),
+        ("one U for all passes", "found.setdefault(id(noise.U[n])", "found.setdefault(0", REGULARIZERS),
     ],
     "models/language_noise.py": [
         ("not scaled", "(1 / (1 - float(p)))", "1", NOISE),

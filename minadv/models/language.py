@@ -16,8 +16,9 @@ The likelihood of an example is the **mean** over its T words, and a distance we
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +33,7 @@ from minadv.models.language_head import Head
 from minadv.models.language_noise import Noise, Rates, Sizes, drop
 from minadv.models.language_records import Cache, Params, States, TokenBatch, expect_inputs
 from minadv.models.protocol import Comparison, Likelihood, ModelGrads, Site
+from minadv.trees import tree_add
 from minadv.workspace import Workspace, scope
 
 __all__ = ["LanguageModel", "Noise", "Params", "States", "TokenBatch"]
@@ -151,22 +153,51 @@ class LanguageModel:
         dx: Array | None = None,
         work: Workspace | None = None,
     ) -> tuple[Array, States, Cache]:
-        expect_inputs(params, batch, masks, noise, state, self.sizes)
-        rates, keep = self.rates, noise or language_noise.nothing(len(self.hidden))
+        return self.bodies(params, batch, masks=[masks], noises=[noise], state=state, dxs=[dx], work=work)[0]
+
+    def bodies(
+        self,
+        params: Params,
+        batch: TokenBatch,
+        *,
+        masks: Sequence[Mapping[str, Array]],
+        noises: Sequence[Noise | None],
+        state: States | None = None,
+        dxs: Sequence[Array | None] | None = None,
+        work: Workspace | None = None,
+    ) -> list[tuple[Array, States, Cache]]:
+        """``body`` of several passes over one batch; layers whose recurrent weights they share run side by side."""
+        for given, noise in zip(masks, noises, strict=True):
+            expect_inputs(params, batch, given, noise, state, self.sizes)
         assert params.E is not None
-        x = embedding.lookup(params.E, batch.tokens, check=False)  # (T, B, D)
-        x = self._drop_inputs(x, batch, keep)
-        x = x if dx is None else x + dx
-        cells, states, caches = [], [], []
+        rates, keeps = self.rates, [noise or language_noise.nothing(len(self.hidden)) for noise in noises]
+        words = embedding.lookup(params.E, batch.tokens, check=False)  # (T, B, D)
+        xs = [self._drop_inputs(words, batch, keep) for keep in keeps]
+        xs = [x if dx is None else x + dx for x, dx in zip(xs, dxs or [None] * len(xs), strict=True)]
+        hs, cells, states, caches = xs, [], [], []  # a list of layers, each a list of passes
         for n, layer in enumerate(params.cells):
             assert layer is not None
-            cells.append(language_noise.dropconnect(layer, keep.U[n], rates.U, work))
+            weights = language_noise.dropconnect(layer, [keep.U[n] for keep in keeps], rates.U, work)
             before = None if state is None else state[n]
-            h, last, cache = lstm.forward(cells[n], x, state=before, m=masks.get(f"layer{n}"), work=work)
-            x = drop(h, keep.outputs[n], rates.outputs[n])  # (T, B, H)
-            states.append(last)
-            caches.append(cache)
-        return language_head.join(x, h, self.beta), tuple(states), Cache(batch, tuple(cells), tuple(caches), keep)
+            passes = [lstm.Inputs(x, before, given.get(f"layer{n}")) for x, given in zip(xs, masks, strict=True)]
+            done: list[Any] = [None] * len(passes)
+            for those in _alike(keeps, n):
+                ran = lstm.forward_together(weights[those[0]], [passes[p] for p in those], work=work)
+                for p, result in zip(those, ran, strict=True):
+                    done[p] = result
+            hs = [h for h, _, _ in done]
+            xs = [drop(h, keep.outputs[n], rates.outputs[n]) for h, keep in zip(hs, keeps, strict=True)]  # (T, B, H)
+            cells.append(weights)
+            states.append([last for _, last, _ in done])
+            caches.append([cache for _, _, cache in done])
+        return [
+            (
+                language_head.join(xs[p], hs[p], self.beta),
+                tuple(layer[p] for layer in states),
+                Cache(batch, tuple(layer[p] for layer in cells), tuple(layer[p] for layer in caches), keeps[p]),
+            )
+            for p in range(len(keeps))
+        ]
 
     def body_backward(
         self,
@@ -179,39 +210,64 @@ class LanguageModel:
         dstate: States | None = None,
     ) -> ModelGrads:
         """Back through the layers, from the features and, where ``dstate`` is given, from the last states."""
-        rates, keep = self.rates, cache.noise
-        do, dh_raw = language_head.split(dfeatures, self.hidden[-1], self.beta)
-        dx: Array | None = do
-        grads: list[lstm.Grads] = []
-        for n in range(len(self.hidden) - 1, -1, -1):
-            assert dx is not None
-            dh = drop(dx, keep.outputs[n], rates.outputs[n])
-            if dh_raw is not None and n == len(self.hidden) - 1:
-                dh = dh + dh_raw
-            after, needed = None if dstate is None else dstate[n], n > 0 or weights or inputs
-            grads.append(
-                lstm.backward(
-                    *(cache.cells[n], cache.caches[n], dh), dstate=after, weights=weights, inputs=needed, hhat=False
-                )
-            )
-            dx = grads[-1].x
-        grads.reverse()
+        total, [(grads, dx)] = self._backward(params, [cache], [dfeatures], [dstate], weights=weights, inputs=inputs)
         return ModelGrads(
-            params=self._raw_grads(params, cache, grads) if weights else None,
+            params=total,
             masks={f"layer{n}": back.m for n, back in enumerate(grads) if back.m is not None},
             inputs=dx if inputs else None,
             state=tuple(back.state for back in grads),
         )
 
-    def _raw_grads(self, params: Params, cache: Cache, grads: list[lstm.Grads]) -> Params:
-        """From the gradients of the cells' own weights and inputs to those of the raw weights and the embedding."""
-        cells = []
-        for back, keep in zip(grads, cache.noise.U, strict=True):
-            assert back.params is not None
-            cells.append(replace(back.params, U=drop(back.params.U, keep, self.dropconnect)))
-        assert params.E is not None and grads[0].x is not None
-        dx = self._drop_inputs(grads[0].x, cache.batch, cache.noise)
-        return Params(embedding.lookup_backward(params.E, cache.batch.tokens, dx), tuple(cells), None, None)
+    def bodies_backward(self, params: Params, caches: Sequence[Cache], dfeatures: Sequence[Array]) -> Params:
+        """The gradient of the parameters through several passes at once: the sum of what each would give."""
+        total, _ = self._backward(params, caches, dfeatures, [None] * len(caches), weights=True, inputs=False)
+        assert total is not None
+        return total
+
+    def _backward(
+        self,
+        params: Params,
+        caches: Sequence[Cache],
+        dfeatures: Sequence[Array],
+        dstates: Sequence[States | None],
+        *,
+        weights: bool,
+        inputs: bool,
+    ) -> tuple[Params | None, list[tuple[list[lstm.Grads], Array | None]]]:
+        """The parameters' gradient, summed, and of each pass those of the layers and that of what enters the first."""
+        rates, top = self.rates, len(self.hidden) - 1
+        parts = [language_head.split(d, self.hidden[-1], self.beta) for d in dfeatures]
+        dxs: list[Any] = [do for do, _ in parts]
+        grads: list[list[lstm.Grads]] = [[] for _ in caches]
+        sums: list[Any] = [None] * len(self.hidden)
+        for n in range(top, -1, -1):
+            dhs = [drop(dx, c.noise.outputs[n], rates.outputs[n]) for dx, c in zip(dxs, caches, strict=True)]
+            if n == top:
+                dhs = [dh if raw is None else dh + raw for dh, (_, raw) in zip(dhs, parts, strict=True)]
+            for those in _alike([cache.noise for cache in caches], n):
+                cell, keep = caches[those[0]].cells[n], caches[those[0]].noise.U[n]
+                summed, each = lstm.backward_together(
+                    cell,
+                    [caches[p].caches[n] for p in those],
+                    [dhs[p] for p in those],
+                    [None if after is None else after[n] for after in (dstates[p] for p in those)],
+                    weights=weights,
+                    inputs=n > 0 or weights or inputs,
+                    hhat=False,
+                )
+                if summed is not None:
+                    sums[n] = tree_add(sums[n], replace(summed, U=drop(summed.U, keep, rates.U)))
+                for p, back in zip(those, each, strict=True):
+                    grads[p].insert(0, back)
+                    dxs[p] = back.x
+        total = Params(self._word_grads(params, caches, dxs), tuple(sums), None, None) if weights else None
+        return total, list(zip(grads, dxs, strict=True))
+
+    def _word_grads(self, params: Params, caches: Sequence[Cache], dxs: Sequence[Array]) -> Array:
+        """From the gradients of what enters the first layer, pass by pass, to that of the embedding."""
+        assert params.E is not None
+        dropped = [self._drop_inputs(dx, c.batch, c.noise) for dx, c in zip(dxs, caches, strict=True)]
+        return embedding.lookup_backward(params.E, caches[0].batch.tokens, sum(dropped[1:], start=dropped[0]))
 
     def logits(self, params: Params, features: Array) -> Array:
         """(T, B, V), whole: for few rows."""
@@ -286,3 +342,11 @@ class LanguageModel:
     def _head_grads(self, dP: Array, db: Array) -> Params:
         nothing = (None,) * len(self.hidden)
         return Params(dP, nothing, None, db) if self.tied else Params(None, nothing, dP, db)
+
+
+def _alike(noises: Sequence[Noise], n: int) -> list[list[int]]:
+    """The passes by the mask on their recurrent weights in layer n: those with one mask have one U."""
+    found: dict[int, list[int]] = {}
+    for p, noise in enumerate(noises):
+        found.setdefault(id(noise.U[n]), []).append(p)
+    return list(found.values())

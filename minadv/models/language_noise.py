@@ -15,7 +15,7 @@ The recurrent masks of the regularizers are no part of it: they are what the reg
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -107,15 +107,22 @@ def drop(a: Array, keep: Array | None, p: float) -> Array:
     return a if keep is None else a * (keep.astype(a.dtype) * (1 / (1 - float(p))))
 
 
-def dropconnect(layer: lstm.Params, keep: Array | None, p: float, work: Workspace | None) -> lstm.Params:
-    """A layer's parameters with what DropConnect leaves of U; within a scope of ``work``, made once for one mask."""
+def dropconnect(
+    layer: lstm.Params, keeps: Sequence[Array | None], p: float, work: Workspace | None
+) -> list[lstm.Params]:
+    """A layer's parameters with what DropConnect leaves of U, for each of several passes.
+
+    Passes with one mask have one record; within a scope of ``work`` also those of other calls.
+    """
 
     def make(keep: Array) -> lstm.Params:
         return replace(layer, U=drop(layer.U, keep, p))
 
-    if keep is None:
-        return layer
-    return make(keep) if work is None else work.once(keep, make)
+    made: dict[int, lstm.Params] = {id(None): layer}
+    for keep in keeps:
+        if keep is not None and id(keep) not in made:
+            made[id(keep)] = make(keep) if work is None else work.once(keep, make)
+    return [made[id(keep)] for keep in keeps]
 
 
 def expect_noise(noise: Noise, sizes: Sizes, B: int) -> None:
