@@ -25,7 +25,6 @@ import numpy as np
 
 from experiments import reporting
 from experiments.bench_language_steps import METHODS, RIVALS, SIZES, Size, measure
-from experiments.language_report import command
 
 LIMIT = 3.0  # GiB, for a step at the paper's size
 
@@ -119,7 +118,7 @@ def main(argv: Sequence[str] | None = None) -> None:
                 print(f"{name}, {method}, {contender}: {said}", file=sys.stderr, flush=True)
     about = {
         **reporting.facts(started),
-        "command": command("bench_language", argv),
+        "command": reporting.command("bench_language", argv),
         "torch": version,
         "load": load,
         "rounds": args.rounds,

@@ -185,7 +185,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     results["rows"] = {row: results["rows"][row] for row in rows if row in results["rows"]}
     results["padding"] = padding(**where)
     results["words"] = len(corpus_of(text_jobs.about_data(preset, args.data_dir)).vocabulary)
-    told = table2.command(sys.argv[1:] if argv is None else argv).replace("table2", "bench_text")
+    told = reporting.command("bench_text", argv)
     results["facts"] = reporting.facts(started, command=told, preset=asdict(preset), load=load, rounds=args.rounds)
     paths = [reporting.write_json(path, results), reporting.write(args.out / "bench_text.md", text(results))]
     print(text(results))

@@ -2,7 +2,6 @@ r"""The table, the figure and the verdict of `table3`, from the results of its r
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -80,18 +79,6 @@ def _why(results: Results) -> str:
     if train >= valid:
         return f"{said} {valid:.1f}: the model does not overfit at this length, so that more noise mostly costs."
     return f"{said} {valid:.1f}: the model does overfit, so that this is not for want of something to regularize."
-
-
-def command(module: str, argv: Sequence[str] | None) -> str:
-    """The command as another machine would give it: without the names of this one's folders."""
-    given = list(sys.argv[1:] if argv is None else argv)
-    for option in ("--data-dir", "--runs", "--out"):
-        for n, argument in enumerate(given):
-            if argument == option and n + 1 < len(given):
-                given[n + 1] = "DIR"
-            elif argument.startswith(f"{option}="):
-                given[n] = f"{option}=DIR"
-    return " ".join([f"python -m experiments.{module}", *given])
 
 
 def figure(preset: Preset, results: Results, methods: Sequence[str]) -> Any:

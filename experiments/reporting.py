@@ -44,6 +44,18 @@ def facts(started: float, **settings: Any) -> dict[str, Any]:
     }
 
 
+def command(module: str, argv: Sequence[str] | None) -> str:
+    """The command as another machine would give it: without the names of this one's folders."""
+    given = list(sys.argv[1:] if argv is None else argv)
+    for option in ("--data-dir", "--runs", "--out"):
+        for n, argument in enumerate(given):
+            if argument == option and n + 1 < len(given):
+                given[n + 1] = "DIR"
+            elif argument.startswith(f"{option}="):
+                given[n] = f"{option}=DIR"
+    return " ".join([f"python -m experiments.{module}", *given])
+
+
 def _cpu() -> str:
     """The processor's name where the system tells it."""
     info = Path("/proc/cpuinfo")

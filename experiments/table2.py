@@ -115,8 +115,6 @@ PRESETS = {
     )
 }
 
-PLACES = ("--data-dir", "--runs", "--out")
-
 
 def main(argv: Sequence[str] | None = None) -> None:
     """The command line."""
@@ -152,18 +150,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     text_comparison.final(preset, base, searched, methods=args.methods, seeds=seeds, workers=workers, **where)
     results = text_comparison.every_row(preset, args.runs)
     bayes = naive_bayes(corpus_of(text_jobs.about_data(preset, args.data_dir)), preset.max_tokens)
-    about = reporting.facts(started, command=command(sys.argv[1:] if argv is None else argv), preset=asdict(preset))
+    about = reporting.facts(started, command=reporting.command("table2", argv), preset=asdict(preset))
     data = {"lm": lm, "bayes": bayes, "base": asdict(base), "tried": tried, "search": searched, "results": results}
     write(preset, about, data, args.out)
-
-
-def command(argv: Sequence[str]) -> str:
-    """The command as anyone may give it: without the folders of this machine."""
-    told = [
-        f"{word.partition('=')[0]}=DIR" if word.startswith(tuple(f"{p}=" for p in PLACES)) else word for word in argv
-    ]
-    told = ["DIR" if n and argv[n - 1] in PLACES else word for n, word in enumerate(told)]
-    return " ".join(["python -m experiments.table2", *told])
 
 
 def write(preset: Preset, about: dict[str, Any], data: dict[str, Any], out: Path) -> None:

@@ -117,7 +117,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     about = {
         **reporting.facts(started, seeds=seeds, preset=asdict(preset)),
-        "command": language_report.command("table3", argv),
+        "command": reporting.command("table3", argv),
     }
     text = f"{language_report.table(preset, results, methods)}\n\n{language_report.verdict(preset, results, methods)}\n"
     name = f"table3-{preset.name}"

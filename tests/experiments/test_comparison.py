@@ -12,7 +12,7 @@ pytest.importorskip("sklearn", reason="the digits come with scikit-learn")
 pytest.importorskip("matplotlib", reason="figures need matplotlib")
 pytest.importorskip("threadpoolctl", reason="experiments set BLAS threads")
 
-from experiments import comparison, digits, reporting, table1
+from experiments import bench_images, comparison, digits, reporting, table1
 from experiments.comparison import Preset, best_setting, compare, errors, p_value, table, verdict
 from minadv.cli import main
 from minadv.training import checkpoints
@@ -178,3 +178,19 @@ def test_table1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) ->
     text = (tmp_path / "table1-digits.md").read_text()
     assert "mean ± standard deviation over 2 seed(s)" in text
     assert text.endswith(verdict(table1.PRESETS["digits"], data["results"], ["none", "VD"]) + "\n")
+
+
+def test_bench_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    """The benchmark of the paper's size in miniature, in this process."""
+    tiny = replace(SMALL, optimizer="rmsprop", lr=1e-3)
+    monkeypatch.setattr(bench_images, "PRESET", tiny)
+    monkeypatch.setattr(bench_images, "call", lambda name, threads, **given: bench_images.measure(**given))
+    bench_images.main(["--rounds", "2", "--methods", "none", "AdD K=1", "--out", str(tmp_path)])
+    results = json.loads((tmp_path / "bench_images.json").read_text())
+    assert list(results["rows"]) == ["none", "AdD K=1"]
+    for row in results["rows"].values():
+        assert len(row["seconds"]) == len(row["losses"]) == 2
+        assert row["T"] == 4
+        assert row["peak"] > 0
+    assert "--out DIR" in results["facts"]["command"]
+    assert f"batches of {tiny.batch}" in capsys.readouterr().out

@@ -102,7 +102,7 @@ def test_what_is_written_says_where_it_comes_from_and_names_no_folder(whole: Pat
     assert all(f"\n| {method} " in text for method in (*METHODS, "naive Bayes"))
     assert "held-out perplexity" in text
     assert (whole / "out" / "table2-tiny.png").stat().st_size > 10_000
-    assert table2.command(["--data-dir=/a", "--preset", "imdb", "--out", "/b"]) == (
+    assert reporting.command("table2", ["--data-dir=/a", "--preset", "imdb", "--out", "/b"]) == (
         "python -m experiments.table2 --data-dir=DIR --preset imdb --out DIR"
     )
 
