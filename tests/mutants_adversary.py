@@ -71,7 +71,7 @@ TABLE = {
             GRADIENTS,
         ),
         ("likelihood taken twice", "share, likelihood=0.0))", "share))", TERMS),
-        ("other noise in the last pass", "adversarial = on.run(m, noise=noise)", "adversarial = on.run(m)", TERMS),
+        ("other noise in the last pass", "bases[0], on.run(m, noise=noise)", "bases[0], on.run(m)", TERMS),
     ],
     "perturbations.py": [
         ("start on the last step", "steps < steps.max(axis=0)", "steps <= steps.max(axis=0)", INPUTS),
