@@ -1,6 +1,6 @@
 r"""Speed, memory and accuracy of one AdD training step: minadv, PyTorch, JAX, textbook NumPy, and the machine's limit.
 
-``python -m experiments.bench`` measures everything (one and a half to two hours on two quiet cores) and writes bench.json, .md
+``python -m experiments.bench`` measures everything (up to two hours on two quiet cores) and writes bench.json, .md
 and .png under experiments/results. Parts and sizes may be run apart: what is measured replaces its like in bench.json,
 the rest stays, and the tables are made anew from all of it. PyTorch and JAX take part where they are installed.
 
