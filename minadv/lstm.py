@@ -13,7 +13,7 @@ read first, this the one that is fast.
 
 Several passes over batches of one shape can run **together** (`forward_together`, `backward_together`): their columns
 stand side by side in one product a step. Adversarial dropout has two that do not wait for each other, at its beginning
-and at its end; with few examples and many units two together take hardly longer than one.
+and at its end; with few examples and many units two together take less than twice as long as one.
 """
 
 from __future__ import annotations
