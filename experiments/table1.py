@@ -80,9 +80,9 @@ def heading(preset: Preset, seeds: int, about: dict[str, object]) -> str:
 
 {preset.about}; s: scanline order, p: one fixed permutation of the pixels. LSTM of {preset.n_hidden} units,
 {preset.epochs:g} epochs, batches of {preset.batch}, {preset.optimizer} at {preset.lr:g}; strength (p of VD and FD, δ of
-AdD) and weight chosen on validation data from four settings a method (one seed{short}). Test error of the weights of the last step, mean ± standard deviation over {seeds} seed(s); p
-values of a paired Wilcoxon test. `{about["command"]}`, last part {about["seconds"]} s on {about["cores"]} cores
-({about["cpu"]}), NumPy {about["numpy"]}.
+AdD) and weight chosen on validation data from four settings a method (one seed{short}). Test error of the weights of
+the last step, mean ± standard deviation over {seeds} seed(s); p values of a paired Wilcoxon test.
+`{about["command"]}`, last part {about["seconds"]} s on {about["cores"]} cores ({about["cpu"]}), NumPy {about["numpy"]}.
 
 """
 
