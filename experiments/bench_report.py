@@ -18,8 +18,9 @@ One step: base pass, K times probe pass, influence map and flip, adversarial pas
 float32. minadv runs as `minadv train` does. Every contender's results are checked against float64 before it is timed,
 every contender lives in a process of its own, each round times all of them in turn, and each is in the best of its
 settings. Ratios are medians of the ratios within rounds; ranges are of all rounds. The limit is the bare matrix
-products and `tanh` of the step, in the best of one thread, two threads and two processes; "passes shared" also stacks
-passes that do not wait for each other into one product.
+products and `tanh` of the step, in the best of three forms of the product (examples as rows, as columns, as columns
+gate by gate) and of one thread, two threads and two processes; "passes shared" also stacks passes that do not wait for
+each other into one product.
 """
 
 ERRORS = "The last column is the largest relative error of a gradient and of a map against float64."

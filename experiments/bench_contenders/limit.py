@@ -1,45 +1,62 @@
 r"""The limit: the matrix products and transcendental evaluations that an AdD step cannot do without, and nothing else.
 
-Each forward pass: T products (B, H) by (H, 4H), one (TB, I) by (I, 4H), 5 TBH evaluations of ``tanh`` (four gates and
-the cell). Each backward pass: T products (B, 4H) by (4H, H); with weights, one product each for dU and dW. The numbers
-are meaningless, the shapes and the places in memory are those of the step: what is kept for backward is written once,
-and read once by the backward pass that would need it. NumPy and its BLAS, as in minadv.
+Each forward pass: T products of the state with U and 5 TBH evaluations of ``tanh`` (four gates and the cell). Each
+backward pass: T products with U's transpose; with weights, one product each for dU and dW. The input's product is made
+once for all passes; where the input is small it stands beside the state instead, which costs less than reading a
+product from memory. The numbers are meaningless, the shapes and the places in memory are those of the step: what is
+kept for backward is written once, and read once by the backward pass that would need it. NumPy and its BLAS, as in
+minadv.
 
-``shared=True`` goes below that: what two passes have in common is done once (the input's product), and passes that do
-not wait for each other run as one of twice the rows (the base pass with the first probe, the two last backwards).
+The same product can be asked of a BLAS in several forms, and none is the fastest at every size, so that the limit is
+the best of them: an example is a row, (B, H) by (H, 4H); or a column, (4H, H) by (H, B); or a column with each gate's
+product by itself.
+
+``shared=True`` goes below that: passes that do not wait for each other run as one of twice the examples (the base pass
+with the first probe, the two last backwards).
 """
 
 from __future__ import annotations
 
+from typing import Literal, TypeAlias
+
 import numpy as np
 
 from experiments.bench_contenders.problem import Exchange, Given, Outcome, Problem
+from minadv.backend import Array
+
+Form: TypeAlias = Literal["rows", "columns", "gates"]
 
 
 class Limit:
     """The contender that has no result."""
 
-    def __init__(self, problem: Problem, *, shared: bool = False) -> None:
+    def __init__(self, problem: Problem, *, form: Form = "rows", shared: bool = False) -> None:
         T, I, H, B = problem.size.T, problem.size.I, problem.size.H, problem.B
-        self.T, self.B, self.shared = T, B, shared
-        self.W, self.U = problem.weights[:2]
-        passes, like = 2 if shared else 1, problem.x.dtype
-        rows = passes * B
-        self.x = problem.x
-        self.zx = np.empty((T, B, 4 * H), like)
-        self.h = np.random.default_rng(0).standard_normal((T, rows, H)).astype(like)
-        self.a = np.random.default_rng(1).standard_normal((T, rows, 4 * H)).astype(like)  # gates, then dz
-        self.tanh_c = np.empty((T, rows, H), like)
-        self.z, self.dh = np.empty((rows, 4 * H), like), np.empty((rows, H), like)
-        self.dU, self.dW = np.empty((H, 4 * H), like), np.empty((I, 4 * H), like)
-        self.x_rows = np.concatenate([problem.x] * passes, axis=1)  # (T, rows, I)
+        W, U = problem.weights[:2]
+        self.T, self.B, self.H, self.form, self.shared, like = T, B, H, form, shared, problem.x.dtype
+        self.beside = 8 * I <= H  # x stands beside the state
+        n, width = (2 if shared else 1) * B, H + I if self.beside else H
+        self.x, self.W = problem.x, W
+        self.zx = np.empty((0 if self.beside else T * B, 4 * H), like)
+        self.x_rows = np.concatenate([problem.x] * (n // B), axis=1).reshape(T * n, I)
+        self.UW, self.U = np.concatenate([U, W] if self.beside else [U]), U
+        rng = np.random.default_rng(0)
+        h, a = (rng.standard_normal((T, n, size)).astype(like) for size in (width, 4 * H))  # a: the gates, then dz
+        z, dh, tanh_c = np.empty((n, 4 * H), like), np.empty((n, H), like), np.empty((T, n, H), like)
+        if form != "rows":
+            self.UW, self.U = np.ascontiguousarray(self.UW.T), np.ascontiguousarray(U)
+            h, a, z, dh, tanh_c = (np.ascontiguousarray(np.swapaxes(v, -1, -2)) for v in (h, a, z, dh, tanh_c))
+        if form == "gates":
+            self.UW = self.UW.reshape(4, H, width)
+        self.h, self.a, self.z, self.dh, self.tanh_c = h, a, z, dh, tanh_c
+        self.dU, self.dW = np.empty((width, 4 * H), like), np.empty((I, 4 * H), like)
 
     def outcome(self, K: int, given: Given = None) -> Outcome:
         raise NotImplementedError("the limit computes nothing that could be compared")
 
     def step(self, K: int, exchange: Exchange | None = None) -> None:
+        self.project()
         if self.shared:
-            self.project()
             self.forward(2)
             for k in range(K):
                 if k > 0:
@@ -50,7 +67,6 @@ class Limit:
             self.weights()
             return
         for _ in range(K + 2):
-            self.project()
             self.forward(1)
         for _ in range(K + 2):
             self.backward(1)
@@ -59,22 +75,37 @@ class Limit:
 
     def project(self) -> None:
         """The input's share of the pre-activations."""
-        np.matmul(self.x.reshape(self.T * self.B, -1), self.W, out=self.zx.reshape(self.T * self.B, -1))
+        if not self.beside:
+            np.matmul(self.x.reshape(self.T * self.B, -1), self.W, out=self.zx)
+
+    def _some(self, array: Array, passes: int) -> Array:
+        """The examples of so many passes."""
+        return array[: passes * self.B] if self.form == "rows" else array[:, : passes * self.B]
 
     def forward(self, passes: int) -> None:
-        rows = slice(0, passes * self.B)
+        z = self._some(self.z, passes)
         for t in range(self.T):
-            np.matmul(self.h[t, rows], self.U, out=self.z[rows])
-            np.tanh(self.z[rows], out=self.a[t, rows])
-            np.tanh(self.h[t, rows], out=self.tanh_c[t, rows])
+            h = self._some(self.h[t], passes)
+            if self.form == "rows":
+                np.matmul(h, self.UW, out=z)
+            else:
+                np.matmul(self.UW, h, out=z.reshape(*self.UW.shape[:-1], -1))
+            np.tanh(z, out=self._some(self.a[t], passes))
+            c = h[:, : self.H] if self.form == "rows" else h[: self.H]
+            np.tanh(c, out=self._some(self.tanh_c[t], passes))
 
     def backward(self, passes: int) -> None:
-        rows = slice(0, passes * self.B)
+        dh = self._some(self.dh, passes)
         for t in range(self.T - 1, -1, -1):
-            np.matmul(self.a[t, rows], self.U.T, out=self.dh[rows])
+            dz = self._some(self.a[t], passes)
+            if self.form == "rows":
+                np.matmul(dz, self.U.T, out=dh)
+            else:
+                np.matmul(self.U, dz, out=dh)
 
     def weights(self) -> None:
-        """The products of dU and dW: of one pass, or of two side by side."""
-        flat_dz = self.a.reshape(-1, self.a.shape[-1])
-        np.matmul(self.h.reshape(-1, self.h.shape[-1]).T, flat_dz, out=self.dU)
-        np.matmul(self.x_rows.reshape(-1, self.x.shape[-1]).T, flat_dz, out=self.dW)
+        """The products of dU and dW: of one pass, or of two side by side, over memory read as it lies."""
+        dz, h = self.a.reshape(-1, 4 * self.H), self.h.reshape(-1, self.dU.shape[0])
+        np.matmul(h.T, dz, out=self.dU)
+        if not self.beside:
+            np.matmul(self.x_rows.T, dz, out=self.dW)

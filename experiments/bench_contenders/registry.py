@@ -39,7 +39,12 @@ def _threads(**options: Any) -> tuple[Setting, ...]:
 
 
 def _limits(**options: Any) -> tuple[Setting, ...]:
-    return (*_threads(**options), Setting("2 processes", 1, 2, options=options))
+    cores = (("1 thread", 1, 1), ("2 threads", 2, 1), ("2 processes", 1, 2))
+    return tuple(
+        Setting(f"{form}, {label}", threads, processes, options={"form": form, **options})
+        for form in ("rows", "columns", "gates")
+        for label, threads, processes in cores
+    )
 
 
 _TORCH = "experiments.bench_contenders.pytorch:PyTorch"

@@ -200,7 +200,7 @@ class Counting:
         return getattr(np, name)
 
     def matmul(self, a, b, out):
-        self.products += a.shape[0] * a.shape[1] * b.shape[1]
+        self.products += out.size * b.shape[0]
         return np.matmul(a, b, out=out)
 
     def tanh(self, a, out):
@@ -210,14 +210,16 @@ class Counting:
 
 @pytest.mark.parametrize("K", [1, 2])
 @pytest.mark.parametrize("shared", [False, True])
-def test_the_limit_does_what_it_says(K, shared, monkeypatch):
-    contender = limit.Limit(draw(SIZE, 0), shared=shared)
+@pytest.mark.parametrize("form", ["rows", "columns", "gates"])
+@pytest.mark.parametrize("I", [1, SIZE.I])
+def test_the_limit_does_what_it_says(K, shared, form, I, monkeypatch):
+    contender = limit.Limit(draw(replace(SIZE, I=I), 0), form=form, shared=shared)
     counted = Counting()
     monkeypatch.setattr(limit, "np", counted)
     contender.step(K)
-    T, B, I, H = SIZE.T, SIZE.B, SIZE.I, SIZE.H
+    T, B, H = SIZE.T, SIZE.B, SIZE.H
     recurrent, inputs = T * B * H * 4 * H, T * B * I * 4 * H
-    projections = 1 if shared else K + 2
+    projections = K + 2 if 8 * I <= H else 1  # beside the state, or once for all
     assert counted.products == 2 * (K + 2) * recurrent + projections * inputs + 2 * (recurrent + inputs)
     assert counted.tanhs == (K + 2) * 5 * T * B * H
     with pytest.raises(NotImplementedError, match="nothing that could be compared"):
