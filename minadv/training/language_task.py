@@ -41,10 +41,11 @@ class LanguageTask:
 
     Where the regularizer has ``share_noise=False``, its second pass draws the parts ``fresh`` of the noise anew
     (`minadv.models.language_noise.PARTS`) and shares the others. ``every`` = n compares the predictions of two passes
-    at one step in n only, :math:`\lambda_t = n/T` there and 0 elsewhere, from a random step on: an unbiased estimate of
-    :math:`\lambda_t = 1/T` at a fraction of the cost, most of which is the softmax over the vocabulary. Evaluations
-    read a part in ``columns`` side by side, each from a fresh state; with one, the state has seen the whole text.
-    ``start`` are the first weights (None: drawn).
+    at one step in n only, :math:`\lambda_t = n/T` there and 0 elsewhere, from one of the first n steps on, drawn at
+    random: an unbiased estimate of :math:`\lambda_t = 1/T` at a fraction of the cost, most of which is the softmax over
+    the vocabulary. In a window of fewer than n steps, one step stands for all T of them (n is then T). Evaluations read
+    a part in ``columns`` side by side, each from a fresh state; with one, the state has seen the whole text. ``start``
+    are the first weights (None: drawn).
     """
 
     model: LanguageModel
@@ -120,15 +121,16 @@ class LanguageTask:
         state = None if windows.first(step) else tree_map(lambda a: a[mine], carry)
         rng, share = part.rng(stream(self.seed, "masks", step), B), part.share(B)
         noise = self.model.noise(rng, batch)
-        seen = Seen(self.model, noise, self.fresh, self._first(step, len(window.x)), self.every)
+        every = min(self.every, len(window.x))  # so that no window is without a step
+        seen = Seen(self.model, noise, self.fresh, self._first(step, every), every)
         term = self.regularizer(
             seen, params, batch, rng=rng, noise=noise, weight=share * weight, likelihood=share, state=state, work=work
         )
         return term, term.state
 
-    def _first(self, step: int, T: int) -> int:
-        """The first of the steps that are compared."""
-        return 0 if self.every == 1 else int(stream(self.seed, "every", step).integers(min(self.every, T)))
+    def _first(self, step: int, every: int) -> int:
+        """The first of the steps that are compared: any of ``every``, with the same chance."""
+        return int(stream(self.seed, "every", step).integers(every))
 
     @property
     def load(self) -> Load:
@@ -172,15 +174,20 @@ class Seen:
         stop_base: bool = False,
         weights: bool = True,
     ) -> Comparison:
-        """The distance at the steps ``first``, ``first + every``, ...; its gradients, zero at the others."""
+        r"""The distance at the steps ``first``, ``first + every``, ...; its gradients, zero at the others.
+
+        The weights there are ``every`` times :math:`\lambda_t`, so that the mean over ``first`` is the whole distance.
+        """
         if self.every == 1:
             return self.model.compare(params, features0, features1, lam, distance, stop_base=stop_base, weights=weights)
-        chosen = slice(self.first, None, self.every)
+        chosen, T = slice(self.first, None, self.every), len(features1)
+        if lam is None:
+            lam = namespace(features1).full(T, 1 / T, dtype=features1.dtype)
         found = self.model.compare(
             params,
             features0[chosen],
             features1[chosen],
-            None if lam is None else lam[chosen],
+            self.every * lam[chosen],
             distance,
             stop_base=stop_base,
             weights=weights,

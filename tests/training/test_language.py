@@ -118,20 +118,46 @@ def test_shared_noise(put: Any) -> None:
 
 @pytest.mark.parametrize("distance", ["js", "logit2"])
 @pytest.mark.parametrize("stop", [False, True])
-def test_every_nth_step_is_a_choice_of_lambda(distance: str, stop: bool, put: Any, rng: np.random.Generator) -> None:
+@pytest.mark.parametrize("weighed", [None, (8,), (8, 3)])
+def test_every_nth_step_is_unbiased(
+    distance: str, stop: bool, weighed: Any, put: Any, rng: np.random.Generator
+) -> None:
+    """The mean over the first steps is the whole distance, with its gradients, for T = 8 that n = 3 does not divide."""
     toy = task(put)
-    T, B, first, n = 8, 3, 1, 3
-    features = [put(rng.standard_normal((T, B, 2 * 5))) for _ in range(2)]  # the penalty's raw outputs beside them
-    lam = np.zeros(T)
-    lam[first::n] = 1 / len(lam[first::n])
-    seen = Seen(toy.model, None, (), first, n)
+    T, B, n = 8, 3, 3
+    params, features = toy.init(), [put(rng.standard_normal((T, B, 2 * 5))) for _ in range(2)]  # raw outputs beside
+    lam = None if weighed is None else put(rng.random(weighed))
     how = {"stop_base": stop}
-    thin = seen.compare(toy.init(), *features, None, by_name(distance), **how)
-    full = toy.model.compare(toy.init(), *features, put(lam), by_name(distance), **how)
-    assert_close(thin, full, 1e-12)
-    assert float(abs(thin.dfeatures1).max()) > 0
-    given = seen.compare(toy.init(), *features, put(2 * lam), by_name(distance), **how)
-    assert_close(given.d, 2 * full.d, 1e-12)
+    full = toy.model.compare(params, *features, lam, by_name(distance), **how)
+    mean = None
+    for first in range(n):
+        thin = Seen(toy.model, None, (), first, n).compare(params, *features, lam, by_name(distance), **how)
+        others = [t for t in range(T) if t % n != first]
+        assert float(abs(thin.dfeatures1[others]).max()) == 0 < float(abs(thin.dfeatures1[first::n]).min(axis=1).max())
+        parts = (thin.d, thin.dfeatures0, thin.dfeatures1, thin.params)
+        mean = tree_add(mean, tree_map(lambda a: a / n, parts))
+    assert_close(mean, (full.d, full.dfeatures0, full.dfeatures1, full.params), 1e-12)
+
+
+@pytest.mark.parametrize("every", [3, 100])
+def test_the_first_step_is_any_of_them(every: int, put: Any) -> None:
+    """Over the steps of training every first step occurs; a window shorter than n is never without a step."""
+    toy = task(put, EL(p=0.3), every=every, random_lengths=False)
+    watched: list[tuple[int, int, int]] = []
+
+    class Watching(Seen):
+        def compare(self, params: Any, features0: Any, *given: Any, **how: Any) -> Any:
+            watched.append((self.first, self.every, len(features0)))
+            return super().compare(params, features0, *given, **how)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("minadv.training.language_task.Seen", Watching)
+        params = toy.init()
+        for step in range(60):
+            term(toy, params, step)
+    assert [n for _, n, _ in watched] == [min(every, T) for _, _, T in watched]
+    assert {first for first, _, _ in watched} == set(range(min(every, toy.bptt)))
+    assert all(first < n for first, n, _ in watched)
 
 
 def test_penalties_are_in_the_gradient_only(put: Any) -> None:
