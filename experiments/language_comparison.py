@@ -51,6 +51,7 @@ class Preset:
     dropouts: tuple[float, float, float, float, float]  # words, inputs, between layers, outputs, recurrent weights
     optimizer: str = "sgd"
     lr: float = 20.0
+    weight_decay: float = 1.2e-6
     ramp_down: float = 0.5  # the share of the epochs over which the learning rate falls, to 1/130 of itself
     batch: int = 20
     bptt: int = 35
@@ -179,8 +180,9 @@ def work(job: Job) -> dict[str, Any]:
 
 def recipe(job: Job, per_epoch: int) -> Recipe:
     """How a job is trained: SGD with a learning rate that falls, or averaged SGD, as the paper."""
-    preset = job.preset
-    made = SGD(preset.lr) if preset.optimizer == "sgd" else ASGD(preset.lr, 1.2e-6, interval=preset.nonmono)
+    preset, decay = job.preset, job.preset.weight_decay
+    plain = preset.optimizer == "sgd"
+    made = SGD(preset.lr, weight_decay=decay) if plain else ASGD(preset.lr, decay, interval=preset.nonmono)
     return Recipe(
         steps=round(preset.epochs * per_epoch),
         optimizer=made,

@@ -44,7 +44,7 @@ PRESETS = {
             "ptb",
             hidden=(200, 200),
             epochs=10,
-            dropouts=(0.05, 0.2, 0.15, 0.2, 0.2),
+            dropouts=(0.1, 0.2, 0.15, 0.2, 0.2),
             every=7,
             reach=120,
         ),
@@ -136,13 +136,14 @@ def heading(preset: Preset, results: Sequence[dict[str, Any]], about: dict[str, 
     dropouts = ", ".join(f"{name} {rate:g}" for name, rate in p.items())
     chosen = "chosen on validation data from three settings a method (one seed)" if preset.search else "not searched"
     rate = f"falling over the last {preset.ramp_down:.0%} of them" if preset.ramp_down else "averaged (NT-ASGD)"
+    decay = f"weight decay {preset.weight_decay:g}"
     tuned = f", then {preset.finetune:g} epochs of averaged SGD without the regularizer" if preset.finetune else ""
     thin = f" Predictions are compared at one step in {preset.every} (λ = {preset.every}/T there)." * (preset.every > 1)
     return f"""# Table 3, {preset.name}
 
 LSTM {"-".join(map(str, preset.hidden))} with a tied embedding, {results[0]["weights"]:,} weights, on {preset.about}.
-{preset.epochs:g} epochs of SGD at {preset.lr:g}, {rate}{tuned}; batches of {preset.batch} columns, windows of
-{preset.bptt} words on average; the dropouts of every row, `none` too: {dropouts}.{thin} Strength
+{preset.epochs:g} epochs of SGD at {preset.lr:g}, {rate}, {decay}{tuned}; batches of {preset.batch} columns,
+windows of {preset.bptt} words on average; the dropouts of every row, `none` too: {dropouts}.{thin} Strength
 (p of VD, EL and FD, δ of AdD) and weight: {chosen}. Perplexity of the weights that are best on validation, the state
 carried over the whole text; training perplexity is that of the last epoch, under dropout. `{about["command"]}`, last
 part {about["seconds"]} s on {about["cores"]} cores ({about["cpu"]}), NumPy {about["numpy"]}.

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 pytest.importorskip("safetensors")
@@ -14,6 +15,10 @@ pytest.importorskip("threadpoolctl", reason="experiments set BLAS threads")
 from experiments import language_comparison, language_report, reporting, table3
 from experiments.language_comparison import METHODS, REPEATED, Preset, best_setting, compare, settings
 from minadv.cli import main
+from minadv.data import corpus
+from minadv.data.windows import Windows
+from minadv.models.language import TokenBatch
+from minadv.regularizers import AdD
 from minadv.training import checkpoints
 from tests.data.corpora import write_corpus
 from tests.training.languages import lines
@@ -182,6 +187,36 @@ def test_the_presets_are_those_of_the_table() -> None:
         assert all(f"| {dict(preset.paper)[m]} |" in table3.PAPER for m in ("none", "FD", "AdD K=1"))
     small = table3.PRESETS["ptb-small"]
     assert (small.corpus, small.hidden, small.epochs, small.reach) == ("ptb", (200, 200), 10, 120)
+
+
+@pytest.mark.parametrize("name", table3.PRESETS)
+def test_every_preset_decays_its_weights(name: str, tmp_path: Path) -> None:
+    preset = table3.PRESETS[name]
+    job = language_comparison.Job(preset, "none", 0, 0.0, 0.0, "final", tmp_path, None)
+    made = language_comparison.recipe(job, 100).optimizer
+    assert (type(made).__name__.lower(), made.lr, made.weight_decay) == (preset.optimizer, preset.lr, 1.2e-6)
+    facts = {"command": "c", "seconds": 1, "cores": 2, "cpu": "x", "numpy": "2"}
+    said = " ".join(table3.heading(preset, RESULTS, facts).split())
+    assert "weight decay 1.2e-06" in said
+    assert ("averaged (NT-ASGD)" in said) == (preset.optimizer == "asgd")
+
+
+def test_few_columns_are_without_a_word_that_differs(rng: np.random.Generator) -> None:
+    """Where both passes drop the same words of a column, its influence map at the full mask is zero."""
+    preset, text = table3.PRESETS["ptb-small"], corpus.load("pydoc")
+    assert language_comparison.regularizer(
+        language_comparison.Job(preset, "AdD K=1", 0, 0.06, 1.0, "final", Path(), None)
+    ) == AdD(delta=0.06, init="base", share_noise=False)
+    windows = Windows(text.train, preset.batch, preset.bptt)
+    model = preset.model(len(text.vocabulary))
+
+    def alike(window: Any) -> Any:
+        batch = TokenBatch(window.x, window.y)
+        one, two = (model.noise(rng, batch).words for _ in range(2))
+        return (one[window.x] == two[window.x]).all(axis=0)
+
+    shares = [alike(windows.window(step)).mean() for step in range(windows.per_epoch)]
+    assert np.mean(shares) < 0.04
 
 
 def test_main(tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
