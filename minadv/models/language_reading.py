@@ -6,22 +6,30 @@ r"""Reading a text with a language model: its perplexity, with the state carried
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
 
 from minadv import layers
-from minadv.backend import Array, namespace
+from minadv.backend import Array, namespace, to_host
 from minadv.models.language import LanguageModel, Params, States, TokenBatch
 from minadv.workspace import Workspace, scope
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Reading:
-    """What `read` found: the sum of the NLL of ``n`` words, and the state after the last of them."""
+    """What `read` found: the NLL of each word ``(n,)``, float64 on the host, and the state after the last of them."""
 
-    nll: float
-    n: int
-    state: States
+    words: Array = field(repr=False)
+    state: States = field(repr=False)
+
+    @property
+    def n(self) -> int:
+        """The number of words that were predicted."""
+        return len(self.words)
+
+    @property
+    def nll(self) -> float:
+        """The sum of the NLL of all words, rounded once: it does not depend on how the text was cut."""
+        return math.fsum(self.words)
 
     @property
     def loss(self) -> float:
@@ -42,7 +50,7 @@ def read(
     """Read a stream ``tokens (N + 1,)``, or several side by side, ``(N + 1, B)``, and predict every word but the first.
 
     No noise and no masks. The stream is run ``window`` steps at a time, the state carried over: the numbers do not
-    depend on the window, the memory does. Sums are in float64.
+    depend on the window, the memory does.
     """
     namespace(tokens=tokens)
     if tokens.ndim not in (1, 2) or tokens.shape[0] < 2 or tokens.size == 0:
@@ -52,14 +60,14 @@ def read(
     layers.expect_range("tokens", tokens, model.n_words)
     streams = tokens[:, None] if tokens.ndim == 1 else tokens
     steps = streams.shape[0] - 1
-    total: Any = 0.0  # on the device until the end
+    found: list[Array] = []  # the NLL of each word, on the device until the end
     work = Workspace()
     with scope(work):
         for first in range(0, steps, window):
             last = min(first + window, steps)
             batch = TokenBatch(streams[first:last], checked=True)
             features, state, _ = model.body(params, batch, masks={}, noise=None, state=state, work=work)
-            total = total + model.nll(params, features, streams[first + 1 : last + 1]).sum()
+            found.append(model.nll(params, features, streams[first + 1 : last + 1]).ravel())
             work.free_all()
     assert state is not None
-    return Reading(float(total), steps * streams.shape[1], state)
+    return Reading(to_host(namespace(*found).concatenate(found)), state)

@@ -186,10 +186,13 @@ def test_evaluate(columns: int, put: Any) -> None:
     assert toy.evaluate(params, "test")["loss"] != found["loss"]
 
 
-def test_a_uniform_model_has_the_perplexity_of_its_vocabulary(put: Any) -> None:
+@pytest.mark.parametrize("columns", [1, 4, 7])
+def test_a_uniform_model_has_the_perplexity_of_its_vocabulary(columns: int, put: Any) -> None:
     toy = task(put)
-    nothing = tree_map(lambda a: 0 * a, toy.init())
-    assert evaluate(toy.model, nothing, toy.test)["perplexity"] == pytest.approx(toy.model.n_words, rel=1e-12)
+    V, nothing = toy.model.n_words, tree_map(lambda a: 0 * a, toy.init())
+    found = evaluate(toy.model, nothing, toy.test, columns=columns)
+    assert abs(found["loss"] - math.log(V)) <= math.ulp(math.log(V))
+    assert found["perplexity"] == pytest.approx(V, rel=3e-15)
 
 
 def test_host_and_device_train_alike(put: Any) -> None:
