@@ -203,12 +203,38 @@ def test_known_facts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         known.check("pydoc")
 
 
+PUBLISHED = {
+    "ptb": (
+        *(10_000, "ptb.{}.txt"),
+        ("train", 929_589, "fcea919f6cf83f35d4d00c6cbf08040d13d4155226340912e2fef9c9c4102cbf"),
+        ("valid", 73_760, "c9fe6985fe0d4ccb578183407d7668fc6066c20700cb4cf87d8ff1cc34df1bf2"),
+        ("test", 82_430, "dd65dff31e70846b2a6030a87482edcd5d199130cdcfa1f3dccbb033728deee0"),
+    ),
+    "wikitext2": (
+        *(33_278, "wiki.{}.tokens"),
+        ("train", 2_088_628, "9e9fa1ad55b1c2c95b08e37dd8e653f638fac2c6de904b79e813611eefbc985f"),
+        ("valid", 217_646, "f0737ed31fc1329026e95cb8b98e19c2a182c39c240ab909dc31abf2f8af58e8"),
+        ("test", 245_569, "d790b833ef8cf03a90db7bf1271b7520b83c45ce07ba3c1a9699df81e239eca0"),
+    ),
+}
+"""V, the names of the files, and of each part the number of tokens and the SHA-256 of the plain file."""
+
+
 def test_the_published_facts() -> None:
-    for facts in known.KNOWN.values():
-        assert list(facts.sha256) == list(facts.tokens) == ["train", "valid", "test"]
-        assert all(len(digest) == 64 and set(digest) <= set("0123456789abcdef") for digest in facts.sha256.values())
-        assert facts.pattern.format("train") != facts.pattern
-    assert (known.KNOWN["ptb"].V, known.KNOWN["wikitext2"].V) == (10_000, 33_278)
+    assert set(PUBLISHED) == set(known.KNOWN)
+    for name, (V, pattern, *parts) in PUBLISHED.items():
+        facts = known.KNOWN[name]
+        assert (facts.V, facts.pattern) == (V, pattern)
+        assert facts.tokens == {part: N for part, N, _ in parts}
+        assert facts.sha256 == {part: digest for part, _, digest in parts}
+        assert sorted(facts.tokens) == sorted(known.PARTS)
+
+
+@pytest.mark.parametrize(("name", "pattern"), [("ptb", "ptb.{}.txt"), ("wikitext2", known.PLAIN)])
+def test_what_is_downloaded_is_what_is_checked(name: str, pattern: str) -> None:
+    facts, remote = known.KNOWN[name], fetch.REMOTES[name]
+    assert remote.files == {pattern.format(part): f"sha256:{digest}" for part, digest in facts.sha256.items()}
+    assert " + ".join(f"{N:,}" for N in facts.tokens.values()) in remote.about
 
 
 def test_unigram_perplexity(tmp_path: Path) -> None:
