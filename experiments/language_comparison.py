@@ -23,7 +23,7 @@ from minadv.data.windows import Windows
 from minadv.models.language import LanguageModel
 from minadv.regularizers import EL, FD, VD, AdD, Plain, Regularizer
 from minadv.training.clip import Clip
-from minadv.training.language import LanguageRun, finetune, fit_language
+from minadv.training.language import LanguageRun, evaluate, finetune, fit_language
 from minadv.training.loop import Recipe
 from minadv.training.optimizers import ASGD, SGD
 from minadv.training.schedules import RampDown
@@ -170,6 +170,7 @@ def work(job: Job) -> dict[str, Any]:
         "weights": model.n_params,
         "before": {part: run.evaluate(part)["perplexity"] for part in ("valid", "test")},
         **{part: last.evaluate(part)["perplexity"] for part in ("valid", "test")},
+        "clean": evaluate(model, last.params, text.train[: len(text.valid)], window=preset.bptt)["perplexity"],
         "train": float(np.exp(run.records[-1]["train_loss"])),  # under the noise of training
         "words_per_second": words_per_second(run, len(text.train)),
         "curve": [(r["epoch"], r["valid_perplexity"]) for r in run.records],

@@ -145,8 +145,9 @@ LSTM {"-".join(map(str, preset.hidden))} with a tied embedding, {results[0]["wei
 {preset.epochs:g} epochs of SGD at {preset.lr:g}, {rate}, {decay}{tuned}; batches of {preset.batch} columns,
 windows of {preset.bptt} words on average; the dropouts of every row, `none` too: {dropouts}.{thin} Strength
 (p of VD, EL and FD, δ of AdD) and weight: {chosen}. Perplexity of the weights that are best on validation, the state
-carried over the whole text; training perplexity is that of the last epoch, under dropout. `{about["command"]}`, last
-part {about["seconds"]} s on {about["cores"]} cores ({about["cpu"]}), NumPy {about["numpy"]}.
+carried over the whole text, without noise; of the training text its beginning, as many words as there are to validate
+on. "Noisy" is the training loss of the last epoch, under dropout. `{about["command"]}`, last part {about["seconds"]} s
+on {about["cores"]} cores ({about["cpu"]}), NumPy {about["numpy"]}.
 
 """
 
