@@ -213,8 +213,16 @@ def _attack(commands: Commands) -> None:
     parser = _command(commands, "attack", "accuracy of a run under random, greedy, re-selected and exact masks")
     parser.set_defaults(work=families.dispatched("attack", inspecting.attack))
     _of_run(parser)
-    parser.add_argument("--delta", type=float, help="share of units that may flip (default: the run's own, else 0.03)")
-    parser.add_argument("--budget", type=_positive, metavar="N", help="number of units that may flip, instead of delta")
+    parser.add_argument(
+        "--delta",
+        type=float,
+        nargs="+",
+        help="share of units that may flip; of a language model also one a layer, 0 for none there (default: the run's "
+        "own, else 0.03, 0.04 for texts and 0.06 for language models)",
+    )
+    parser.add_argument(
+        "--budget", type=_seed, nargs="+", metavar="N", help="number of units that may flip, instead of delta"
+    )
     parser.add_argument("--distance", choices=DISTANCES, default="js", help="what the adversary raises")
     parser.add_argument("--scale", choices=("none", "kept"), default="none", help="of the mask")
     parser.add_argument("--examples", type=_positive, default=1000, metavar="N", help="test sequences")

@@ -209,6 +209,8 @@ def _with_two(run: Path) -> Path:
 def test_attacks_that_cannot_be(run: Path, fails: Any) -> None:
     assert "delta is 0.03, which allows no flip among H = 6 units" in fails("attack", run, "--delta", 0.03)
     assert "delta is 0.5 and budget is 2: give one of the two" in fails("attack", run, "--delta", 0.5, "--budget", 2)
+    assert "budget is 0, expected at least 1 unit" in fails("attack", run, "--budget", 0)
+    assert "budget has 2 values, expected 1" in fails("attack", run, "--budget", 1, 2)
     assert fails("attack", run, "--budget", 7) == "minadv: budget is 7, expected at most 6, the units of a layer"
 
 

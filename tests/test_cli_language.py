@@ -13,8 +13,9 @@ import pytest
 
 from minadv.cli import main
 from minadv.commands import language_settings
+from minadv.commands.language_inspecting import units
 from minadv.training import checkpoints, log
-from minadv.training.language import load_language
+from minadv.training.language import load_language, open_language
 from tests.data.corpora import write_corpus
 from tests.training.languages import lines
 
@@ -209,6 +210,33 @@ def test_attack(trained: Path, says: Any, fails: Any) -> None:
     )
 
 
+@pytest.mark.parametrize("method", ["vd", "el", "fd", "pi", "add"])
+def test_masks_on_one_layer(method: str, text: Path, tmp_path: Path, says: Any) -> None:
+    """Of training, of an attack and of the figures: the run's own layers, unless it is said otherwise."""
+    run = tmp_path / "run"
+    budget = ["--budget", 2] if method == "add" else []
+    options = ["--method", method, "--layers", 1, "--train-steps", 2, "--data-dir", text, "--out", run]
+    says("train", "lm", *SMALL[:-2], *budget, *options)
+    assert load_language(run).config["regularizer"]["sites"] == ["layer1"]
+    own = 2 if method == "add" else 1
+    assert says("attack", run, "--examples", 5)[0].endswith(f"units flipped by layer: 0 of 6, {own} of 5")
+    assert says("attack", run, "--examples", 5, "--budget", 3)[0].endswith("0 of 6, 3 of 5")
+    assert says("attack", run, "--examples", 5, "--budget", 3, 1)[0].endswith("3 of 6, 1 of 5")
+    assert says("attack", run, "--examples", 5, "--delta", 0.4, 0)[0].endswith("2 of 6, 0 of 5")
+
+
+def test_a_budget_of_0_leaves_a_layer_out(text: Path, tmp_path: Path, says: Any) -> None:
+    run = tmp_path / "run"
+    options = ["--hidden", 6, 4, 5, "--layers", 2, 0, "--budget", 0, 3, "--train-steps", 2]
+    says("train", "lm", *SMALL[3:], *options, "--data-dir", text, "--out", run)
+    found = load_language(run).config["regularizer"]
+    assert (found["sites"], found["budgets"]) == (["layer2"], {"layer2": 3})
+    assert says("attack", run, "--examples", 5)[0].endswith("0 of 6, 0 of 4, 3 of 5")
+    pytest.importorskip("matplotlib")
+    figure = units(open_language(run), 5)
+    assert [axis.get_title() for axis in figure.axes] == ["layer2, budget 3 of 5"]
+
+
 def test_show(trained: Path, says: Any, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     paths = [Path(line) for line in says("show", trained, "--out", tmp_path, "--examples", 20)]
@@ -246,6 +274,10 @@ def test_killed_and_resumed(text: Path, tmp_path: Path, says: Any) -> None:
         ("--budget 7", "budgets of layer0 is 7, expected a number of flips from 1 to H = 6"),
         ("--budget 2 2 2", "budget has 3 values, expected 1, or 2, one for each layer"),
         ("--delta 0.5 --budget 2", "delta is [0.5] and budget is [2]: give one of the two"),
+        ("--budget 0 0", "budget is [0, 0], which leaves no layer to mask: expected one that is not 0"),
+        ("--layers 1 --budget 2 2", "budget has 2 values, expected 1"),
+        ("--layers 0 2", "layers is [0, 2], expected different numbers from 0 to 1"),
+        ("--layers 1 1", "layers is [1, 1], expected different numbers from 0 to 1"),
         ("--delta 0.01", "delta is 0.01, which allows no flip among H = 6 units"),
         ("--delta 1.5", "delta is 1.5, expected a share of the units from 0 to 1"),
         ("--hidden 6 5 --embed 4", "the last layer has 5 units and n_embed is 4: tied weights need the two equal"),

@@ -33,11 +33,11 @@ SEARCHES: dict[str, dict[str, Any]] = {
 def attack(args: argparse.Namespace) -> None:
     """Accuracy of a run's network under masks found by each search; what a search raises is D, not the error."""
     run, data = open_run(args)
-    if args.delta is not None and args.budget is not None:
-        raise ValueError(f"delta is {args.delta} and budget is {args.budget}: give one of the two")
-    trained_with = run.config["regularizer"].get("delta")
-    delta = args.delta if args.delta is not None else trained_with if isinstance(trained_with, float) else 0.03
-    budget = args.budget or masks.budget(delta, run.model.n_hidden)
+    delta, budget = asked(args)
+    if budget is None:
+        trained_with = run.config["regularizer"].get("delta")
+        own = trained_with if isinstance(trained_with, float) else 0.03
+        budget = masks.budget(own if delta is None else delta, run.model.n_hidden)
     if budget > run.model.n_hidden:
         raise ValueError(f"budget is {budget}, expected at most {run.model.n_hidden}, the units of a layer")
     split = Split(data.test.x[: args.examples], data.test.y[: args.examples])
@@ -52,6 +52,20 @@ def attack(args: argparse.Namespace) -> None:
             continue
         right, distance = under_attack(run, split, budget, args, {**options, "max_masks": args.max_masks}, name)
         print(f"{name:14} {100 * right:10.2f} {distance:10.4f}", flush=True)
+
+
+def asked(args: argparse.Namespace) -> tuple[float | None, int | None]:
+    """``--delta`` and ``--budget`` of an attack on a network whose layers are all alike: one value for all of them."""
+    for name in ("delta", "budget"):
+        values = getattr(args, name) or [None]
+        if len(values) > 1:
+            raise ValueError(f"{name} has {len(values)} values, expected 1: this network's layers are all alike")
+    delta, budget = (None if given is None else given[0] for given in (args.delta, args.budget))
+    if delta is not None and budget is not None:
+        raise ValueError(f"delta is {delta} and budget is {budget}: give one of the two")
+    if budget == 0:
+        raise ValueError("budget is 0, expected at least 1 unit")
+    return delta, budget
 
 
 def under_attack(

@@ -14,8 +14,10 @@ import numpy as np
 from minadv import masks
 from minadv.adversary import find_adversary, find_budgets
 from minadv.backend import Array
+from minadv.commands import language_settings as settings
 from minadv.data.windows import Windows
 from minadv.models.language import TokenBatch
+from minadv.models.protocol import choose_sites
 from minadv.training.language import LanguageRun, open_language
 from minadv.training.streams import stream
 
@@ -34,7 +36,7 @@ def attack(args: argparse.Namespace) -> None:
     budgets = _budgets(run, args)
     text = list(_windows(run, args.examples))
     words = sum(batch.tokens.size for batch, _ in text)
-    units = ", ".join(f"{b} of {site.H}" for b, site in zip(budgets.values(), run.model.sites, strict=True))
+    units = ", ".join(f"{budgets.get(site.name, 0)} of {site.H}" for site in run.model.sites)
     print(f"{words:,} words of the test text in windows of {run.config['bptt']}; units flipped by layer: {units}")
     print(f"{'mask':14} {'perplexity':>10} {'mean D':>10}")
     for name, options in {"none": {}, **SEARCHES}.items():
@@ -57,7 +59,8 @@ def under_attack(
     for batch, state in text:
         m = {}
         if options:
-            common = {"budgets": budgets, "distance": args.distance, "scale": args.scale, "state": state}
+            common = {"distance": args.distance, "scale": args.scale, "state": state}
+            common |= {"budgets": budgets, "sites": tuple(budgets)}
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 trace = find_adversary(run.model, run.params, batch, rng=rng, **common, **options)
@@ -90,20 +93,30 @@ def _windows(run: LanguageRun, examples: int) -> Iterator[tuple[TokenBatch, Any]
 
 
 def _budgets(run: LanguageRun, args: argparse.Namespace) -> dict[str, int]:
-    """The flips of each layer: as asked for, or those that the run was trained with, or the paper's share."""
-    if args.delta is not None and args.budget is not None:
-        raise ValueError(f"delta is {args.delta} and budget is {args.budget}: give one of the two")
-    if args.delta is not None or args.budget is not None:
-        return find_budgets(run.model, delta=args.delta, budgets=args.budget)
-    return own_budgets(run)
+    """The flips of each layer: as asked for, or those that the run was trained with, or the paper's share.
+
+    One number is for the layers that the run was trained with masks on; of several, each is for a layer.
+    """
+    if args.delta is None and args.budget is None:
+        return own_budgets(run)
+    several = len(args.delta or args.budget or ()) > 1
+    sites = None if several else own_sites(run)
+    return find_budgets(run.model, **settings.budgets(args.delta, args.budget, len(run.model.sites), sites))
+
+
+def own_sites(run: LanguageRun) -> tuple[str, ...] | None:
+    """The layers that a run was trained with masks on; None for all."""
+    sites = run.config["regularizer"].get("sites")
+    return None if sites is None else tuple(sites)
 
 
 def own_budgets(run: LanguageRun) -> dict[str, int]:
     """The flips of each layer that a run was trained with; for other methods, 6 % of the units and at least one."""
-    trained = run.config["regularizer"]
-    if trained["kind"] == "AdD" and trained["sites"] is None:
-        return find_budgets(run.model, delta=trained["delta"], budgets=trained["budgets"])
-    return {site.name: max(1, masks.budget(max(0.06, 1 / site.H), site.H)) for site in run.model.sites}
+    trained, sites = run.config["regularizer"], own_sites(run)
+    if trained["kind"] == "AdD":
+        return find_budgets(run.model, sites=sites, delta=trained["delta"], budgets=trained["budgets"])
+    share = settings.DELTA
+    return {site.name: masks.budget(max(share, 1 / site.H), site.H) for site in choose_sites(run.model, sites)}
 
 
 def show(args: argparse.Namespace) -> None:
@@ -146,14 +159,13 @@ def units(run: LanguageRun, examples: int) -> Any:
 
     plt = _pyplot()
     budgets = own_budgets(run)
-    dropped = {name: np.zeros(site.H) for name, site in ((s.name, s) for s in run.model.sites)}
+    how: dict[str, Any] = {"budgets": budgets, "sites": tuple(budgets), "search": "reselect", "adv_steps": 2}
+    dropped = {site.name: np.zeros(site.H) for site in choose_sites(run.model, tuple(budgets))}
     n, rng = 0, stream(0, "show")
     for batch, state in _windows(run, examples):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            trace = find_adversary(
-                *(run.model, run.params, batch), rng=rng, budgets=budgets, search="reselect", adv_steps=2, state=state
-            )
+            trace = find_adversary(run.model, run.params, batch, rng=rng, state=state, **how)
         for name, eps in trace.eps.items():
             dropped[name] += (1 - eps).sum(axis=0)
         n += len(batch)

@@ -60,9 +60,25 @@ def _method_options(parser: argparse.ArgumentParser) -> None:
     method = parser.add_argument_group("method")
     method.add_argument("--method", choices=METHODS, default="add", help="regularizer: none, VD, EL, FD, Pi, AdD")
     method.add_argument("--p", type=probability, default=0.1, help="of dropping a recurrent unit (vd, el, fd, pi)")
-    method.add_argument("--delta", type=float, nargs="+", help="share of units that may flip, or one a layer (add)")
     method.add_argument(
-        "--budget", type=int, nargs="+", metavar="N", help="number of units that may flip, or one a layer (add)"
+        "--layers",
+        type=count,
+        nargs="+",
+        metavar="N",
+        help="recurrent layers that carry the method's mask, counted from 0 (default: all)",
+    )
+    method.add_argument(
+        "--delta",
+        type=float,
+        nargs="+",
+        help="share of units that may flip, or one a layer, 0 for none there (add; default: 0.06)",
+    )
+    method.add_argument(
+        "--budget",
+        type=int,
+        nargs="+",
+        metavar="N",
+        help="number of units that may flip, or one a layer, 0 for none there (add)",
     )
     method.add_argument("--adv-steps", type=positive, default=1, metavar="K", help="influence maps (add)")
     searches = [name for name in SEARCHES if name != "exact"]

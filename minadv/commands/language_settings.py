@@ -104,21 +104,18 @@ def fresh(args: argparse.Namespace) -> tuple[str, ...]:
 def regularizer(args: argparse.Namespace, n_layers: int) -> Regularizer:
     """The regularizer that the options describe."""
     distance = args.distance or ("logit2" if args.method in ("fd", "pi") else "js")
-    shared = not fresh(args)
+    shared, sites = not fresh(args), _sites(args.layers, n_layers)
     if args.method == "none":
         return Plain()
     if args.method == "vd":
-        return VD(p=args.p)
+        return VD(p=args.p, sites=sites)
     if args.method == "el":
-        return EL(p=args.p, distance=distance, share_noise=shared)
+        return EL(p=args.p, distance=distance, share_noise=shared, sites=sites)
     if args.method in ("fd", "pi"):
-        return (FD if args.method == "fd" else Pi)(p=args.p, distance=distance, share_noise=shared)
-    if args.delta is not None and args.budget is not None:
-        raise ValueError(f"delta is {args.delta} and budget is {args.budget}: give one of the two")
-    budgets = None if args.budget is None else _by_layer("budget", args.budget, n_layers)
+        kind = FD if args.method == "fd" else Pi
+        return kind(p=args.p, distance=distance, share_noise=shared, sites=sites)
     return AdD(
-        delta=_by_layer("delta", args.delta or [DELTA], n_layers) if budgets is None else None,
-        budgets=budgets,
+        **budgets(args.delta or (None if args.budget else [DELTA]), args.budget, n_layers, sites),
         adv_steps=args.adv_steps,
         distance=distance,
         scale=args.scale,
@@ -132,13 +129,37 @@ def regularizer(args: argparse.Namespace, n_layers: int) -> Regularizer:
 DELTA = 0.06  # the paper's
 
 
-def _by_layer(name: str, values: list[Any], n_layers: int) -> Any:
-    """One value for all layers, or a dict with one for each."""
+def _sites(layers: list[int] | None, n_layers: int) -> tuple[str, ...] | None:
+    """The mask sites of some layers, counted from 0; None for all."""
+    if layers is None:
+        return None
+    if len(set(layers)) != len(layers) or max(layers) >= n_layers:
+        raise ValueError(f"layers is {layers}, expected different numbers from 0 to {n_layers - 1}")
+    return tuple(f"layer{n}" for n in sorted(layers))
+
+
+def budgets(
+    delta: list[float] | None, budget: list[int] | None, n_layers: int, sites: tuple[str, ...] | None = None
+) -> dict[str, Any]:
+    """``delta``, ``budgets`` and ``sites`` of a search, from lists of one value, or of one for each of the sites.
+
+    A site with the value 0 in such a list is left out.
+    """
+    if delta is not None and budget is not None:
+        raise ValueError(f"delta is {delta} and budget is {budget}: give one of the two")
+    name, values = ("delta", delta) if budget is None else ("budget", budget)
+    assert values is not None
+    key = "delta" if budget is None else "budgets"
     if len(values) == 1:
-        return values[0]
-    if len(values) != n_layers:
-        raise ValueError(f"{name} has {len(values)} values, expected 1, or {n_layers}, one for each layer")
-    return {f"layer{n}": value for n, value in enumerate(values)}
+        return {key: values[0], "sites": sites}
+    names = sites or tuple(f"layer{n}" for n in range(n_layers))
+    if len(values) != len(names):
+        more = f", or {len(names)}, one for each layer" if len(names) > 1 else ""
+        raise ValueError(f"{name} has {len(values)} values, expected 1{more}")
+    found = {site: value for site, value in zip(names, values, strict=True) if value != 0}
+    if not found:
+        raise ValueError(f"{name} is {values}, which leaves no layer to mask: expected one that is not 0")
+    return {key: found, "sites": sites if len(found) == len(names) else tuple(found)}
 
 
 def weight(args: argparse.Namespace) -> float:

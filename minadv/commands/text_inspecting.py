@@ -14,7 +14,7 @@ from minadv import masks
 from minadv.adversary import find_adversary, find_budgets
 from minadv.backend import Array
 from minadv.commands import text_settings as settings
-from minadv.commands.inspecting import SEARCHES
+from minadv.commands.inspecting import SEARCHES, asked
 from minadv.commands.language_inspecting import curves
 from minadv.data.buckets import in_length_order, make_batch, steps_of
 from minadv.data.documents import Documents
@@ -161,11 +161,8 @@ def some_of(run: TextRun, n: int, seed: int) -> Documents:
 
 def _budgets(run: TextRun, args: argparse.Namespace) -> dict[str, int]:
     """The flips of each layer: as asked for, or those that the run was trained with, or the paper's share."""
-    if args.delta is not None and args.budget is not None:
-        raise ValueError(f"delta is {args.delta} and budget is {args.budget}: give one of the two")
-    if args.delta is not None or args.budget is not None:
-        return find_budgets(run.classifier, delta=args.delta, budgets=args.budget)
-    return own_budgets(run)
+    delta, budget = asked(args)
+    return own_budgets(run) if delta is budget is None else find_budgets(run.classifier, delta=delta, budgets=budget)
 
 
 def own_budgets(run: TextRun) -> dict[str, int]:
