@@ -379,6 +379,18 @@ def test_a_vocabulary_from_another_run_is_refused(
     assert line.startswith(f"minadv: {trained} was trained on another text: folder with")
 
 
+@pytest.mark.parametrize("command", ["finetune", "generate"])
+def test_runs_that_are_no_language_models(command: str, lm: Path, trained: Path, fails: Any, tmp_path: Path) -> None:
+    """The kind is looked at before anything else, such as where the texts are."""
+    images = tmp_path / "images"
+    options = ["--hidden", "4", "--delta", "0.5", "--train-steps", "1", "--workers", "1", "--device", "cpu"]
+    pytest.importorskip("sklearn")
+    assert main(["train", "digits", "--pool", "4", *options, "--out", str(images)]) == 0
+    for run, kind in ((lm, "pretrain"), (trained, "text"), (images, "classify")):
+        says = f"{run} is a run of the kind '{kind}', expected a language model (minadv train lm)"
+        assert fails(command, run) == f"minadv: {says}"
+
+
 def test_runs_that_are_not_for_it(lm: Path, trained: Path, texts: Path, tmp_path: Path, fails: Any, lines: Any) -> None:
     for command in ("predict", "attack"):
         assert "is a language model: train a classifier that begins with it" in fails(command, lm)

@@ -33,7 +33,14 @@ from minadv.training import folders
 from minadv.training.config import build
 from minadv.training.folders import build_recipe, read_config, restore, run_task
 from minadv.training.generation import generate
-from minadv.training.language_config import blank, corpus_of, describe_task, expect_corpus, settings_of
+from minadv.training.language_config import (
+    blank,
+    corpus_of,
+    describe_task,
+    expect_corpus,
+    read_language,
+    settings_of,
+)
 from minadv.training.language_task import LanguageTask, evaluate
 from minadv.training.loop import Recipe
 from minadv.training.optimizers import ASGD, SGD
@@ -123,7 +130,7 @@ def fit_language(
     recipe = _recipe(task, recipe, epochs, options)
     path = None if out is None else Path(out)
     if path is not None and resume and (path / folders.CONFIG).exists():
-        expect_corpus(read_config(path), corpus, str(path))
+        expect_corpus(read_language(path), corpus, str(path))
     state, records = run_task(
         task,
         recipe,
@@ -144,7 +151,7 @@ def fit_language(
 def load_language(run: str | Path, corpus: Corpus | None = None) -> LanguageRun:
     """A run from its folder, at its newest sound checkpoint; raises RunError if the corpus is not the run's own."""
     path = Path(run)
-    config = read_config(path)
+    config = read_language(path)
     state = restore(path, blank(config), build_recipe(config["recipe"]))
     if corpus is not None:
         expect_corpus(config, corpus, str(path))
@@ -156,7 +163,7 @@ def load_language(run: str | Path, corpus: Corpus | None = None) -> LanguageRun:
 
 def open_language(run: str | Path, data_dir: str | None = None) -> LanguageRun:
     """A run with its corpus, found where the run found it, or in ``data_dir``."""
-    about = read_config(Path(run))["about"]
+    about = read_language(Path(run))["about"]
     return load_language(run, corpus_of(about if data_dir is None else {**about, "data_dir": data_dir}))
 
 

@@ -3,6 +3,7 @@ r"""What a language model's run says of itself in its folder, and how a run find
 from __future__ import annotations
 
 import hashlib
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from minadv.data import corpus as corpora
 from minadv.data.corpus import Corpus
 from minadv.models.language import LanguageModel, Params
 from minadv.training.config import build, describe
-from minadv.training.folders import Blank, RunError, kind_of
+from minadv.training.folders import Blank, RunError, kind_of, read_config
 from minadv.training.language_task import LanguageTask, zero_states
 from minadv.trees import leaves
 
@@ -26,10 +27,16 @@ def settings_of(config: dict[str, Any]) -> dict[str, Any]:
     return {name: tuple(config[name]) if name == "fresh" else config[name] for name in SETTINGS}
 
 
+def read_language(path: Path) -> dict[str, Any]:
+    """The configuration of a run; raises RunError unless it is a language model's."""
+    config = read_config(path)
+    if kind_of(config) != KIND:
+        raise RunError(f"{path} is a run of the kind {kind_of(config)!r}, expected a language model (minadv train lm)")
+    return config
+
+
 def blank(config: dict[str, Any]) -> Blank:
     """What a run's state looks like, for reading its checkpoints."""
-    if kind_of(config) != KIND:
-        raise RunError(f"this run is of the kind {kind_of(config)!r}, expected a language model")
     model: LanguageModel = build(config["model"], "model")
     params = model.init(np.random.default_rng(0), dtype=config["dtype"])
     return Blank(params, zero_states(model, config["batch_size"], config["dtype"], like=np.zeros(0)))
@@ -44,8 +51,6 @@ def corpus_of(about: dict[str, Any]) -> Corpus:
 
 def expect_corpus(config: dict[str, Any], corpus: Corpus, path: str) -> None:
     """Raise RunError unless a corpus is the one that a run was trained on."""
-    if kind_of(config) != KIND:
-        raise RunError(f"{path} is a run of the kind {kind_of(config)!r}, expected a language model")
     theirs = config["corpus"]
     if theirs["fingerprint"] != corpus.fingerprint:
         raise RunError(
