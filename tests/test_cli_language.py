@@ -281,7 +281,7 @@ def test_killed_and_resumed(text: Path, tmp_path: Path, says: Any) -> None:
         ("--delta 0.01", "delta is 0.01, which allows no flip among H = 6 units"),
         ("--delta 1.5", "delta is 1.5, expected a share of the units from 0 to 1"),
         ("--hidden 6 5 --embed 4", "the last layer has 5 units and n_embed is 4: tied weights need the two equal"),
-        ("--batch 400", "the text is shorter than one batch: it has 360 tokens, expected at least 401"),
+        ("--batch 400", "/train.txt) is too short: it has 360 tokens, expected at least 401, one for each of the 400"),
         ("--word-dropout 1", "argument --word-dropout: '1' is not a probability from 0 up to, but not including, 1"),
         ("--p 1 --method vd", "argument --p: '1' is not a probability"),
         ("--init base --fresh", 'init is "base", which needs noise that differs between the two passes'),
@@ -318,7 +318,15 @@ def test_bad_texts(tmp_path: Path, fails: Any) -> None:
         folder = write_corpus(tmp_path / f"empty-{part}", **{part: "\n\n"})
         assert fails(*options, folder) == f"minadv: {folder}/{part}.txt is empty, expected lines of words"
     line = fails(*options, write_corpus(tmp_path / "short", train="<unk>\n", valid="a\n", test="a\n"))
-    assert "the text is shorter than one batch: it has 2 tokens, expected at least 5" in line
+    assert line == (
+        f"minadv: train ({tmp_path}/short/train.txt) is too short: it has 2 tokens, expected at least 5, one for each "
+        "of the 4 columns and one more; choose a smaller batch_size (--batch)"
+    )
+    short = write_corpus(tmp_path / "few", train="a <unk>\n" * 20, valid="\n".join("aaaaa"), test="a\n")
+    assert fails(*options, short, "--eval-columns", 10) == (
+        f"minadv: valid ({tmp_path}/few/valid.txt) is too short: it has 10 tokens, expected at least 11, one for each "
+        "of the 10 columns and one more; choose fewer columns (--eval-columns)"
+    )
     assert fails(*options, tmp_path / "none") == f"minadv: the data directory {tmp_path}/none does not exist"
     assert not out.exists()
 

@@ -27,7 +27,7 @@ from minadv.training.config import build
 from minadv.training.folders import RunError, build_recipe, expect_free, read_config
 from minadv.training.language import LanguageRun, finetune, fit_language, load_language, open_language
 from minadv.training.language_config import blank, corpus_of, settings_of, weights_digest
-from minadv.training.language_task import expect_regularizer
+from minadv.training.language_task import expect_lengths, expect_regularizer
 
 __all__ = ["TASKS", "add_commands", "attack", "evaluation", "options", "resume", "show", "train"]
 
@@ -78,6 +78,7 @@ def train(args: argparse.Namespace) -> None:
     corpus = corpus_of(about)
     model = settings.model(args, len(corpus.vocabulary))
     batch, bptt = settings.chosen(args, "batch"), settings.chosen(args, "bptt")
+    expect_lengths(corpus, batch, settings.chosen(args, "eval_columns"), corpus.called)
     windows = Windows(corpus.train, batch, bptt, args.seed, not args.equal_lengths)
     size = f"{model.n_params:,} weights, {len(corpus.vocabulary):,} words"
     _say(f"{corpus.name}: {len(corpus.train):,} words of training text; {size}; writing {out}")

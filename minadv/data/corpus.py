@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -33,13 +33,18 @@ NAMES = ("pydoc", *known.KNOWN, "folder")
 
 @dataclass(frozen=True, eq=False)
 class Corpus:
-    """The parts, int32 arrays ``(N,)`` of numbers below V, and the vocabulary of V words."""
+    """The parts, int32 arrays ``(N,)`` of numbers below V, the vocabulary of V words, and where the parts are from."""
 
     name: str
     train: Array
     valid: Array
     test: Array
     vocabulary: Words
+    where: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def called(self, part: str) -> str:
+        """A part's name in errors, with its source where that is known."""
+        return f"{part} ({self.where[part]})" if part in self.where else part
 
     @cached_property
     def fingerprint(self) -> str:
@@ -78,7 +83,7 @@ def from_lines(
     train, valid, test = (
         vocabulary.encode_lines(lines[part], part if where is None else where[part]) for part in PARTS
     )
-    return Corpus(name, train, valid, test, vocabulary)
+    return Corpus(name, train, valid, test, vocabulary, where or {})
 
 
 def unigram_perplexity(corpus: Corpus, part: str = "valid") -> float:

@@ -181,11 +181,15 @@ def expect_text(tokens: Array, batch_size: int, length: int) -> None:
     for name, size in (("batch_size", batch_size), ("the length of a window", length)):
         if size < 1:
             raise ValueError(f"{name} is {size}, expected 1 or more")
-    if len(tokens) <= batch_size:
-        raise DataError(
-            f"the text is shorter than one batch: it has {len(tokens)} tokens, expected at least {batch_size + 1} for "
-            f"{batch_size} columns, each of which needs a token and the one after it; choose a smaller batch"
-        )
+    expect_columns("the text", tokens, batch_size, "choose a smaller batch")
+
+
+def expect_columns(what: str, tokens: Array, columns: int, remedy: str) -> None:
+    """Raise DataError unless a text, ``what``, is long enough to be read in so many columns."""
+    if len(tokens) <= columns:
+        each = f", one for each of the {columns} columns and one more" if columns > 1 else ""
+        n = f"{len(tokens)} token{'' if len(tokens) == 1 else 's'}"
+        raise DataError(f"{what} is too short: it has {n}, expected at least {columns + 1}{each}; {remedy}")
 
 
 def _side_by_side(xp: Any, tokens: Array, begins: Array, length: int) -> tuple[Array, Array]:

@@ -41,7 +41,7 @@ from minadv.training.language_config import (
     read_language,
     settings_of,
 )
-from minadv.training.language_task import LanguageTask, evaluate
+from minadv.training.language_task import LanguageTask, evaluate, expect_lengths
 from minadv.training.loop import Recipe
 from minadv.training.optimizers import ASGD, SGD
 
@@ -116,6 +116,7 @@ def fit_language(
     weights (default: drawn). The other arguments are those of `minadv.training.runs.fit`.
     """
     chosen = device if isinstance(device, Device) else choose_device(device)
+    expect_lengths(corpus, batch_size, columns, corpus.called)
     train, valid, test = (to_device(part, chosen) for part in (corpus.train, corpus.valid, corpus.test))
     if len(corpus.vocabulary) != model.n_words:
         raise ValueError(f"n_words is {model.n_words}, expected {len(corpus.vocabulary)}, the words of the corpus")
@@ -189,6 +190,7 @@ def finetune(
     seed = int(run.config["seed"]) + 1 if seed is None else seed
     names = ("batch_size", "bptt", "random_lengths")
     batch_size, bptt, random_lengths = (settings[name] for name in names)
+    expect_lengths(corpus, batch_size, settings["columns"], corpus.called)
     per_epoch = Windows(corpus.train, batch_size, bptt, seed, random_lengths).per_epoch
     own = before.optimizer.lr if isinstance(before.optimizer, SGD | ASGD) else 30.0
     decay = getattr(before.optimizer, "weight_decay", 0.0)

@@ -10,6 +10,7 @@ An evaluation reads a part from its first word to its last with one carried stat
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,8 +19,7 @@ import numpy as np
 from minadv import layers, lstm
 from minadv.adversary import find_budgets
 from minadv.backend import Array, is_device, namespace, same_place
-from minadv.data.errors import DataError
-from minadv.data.windows import Windows
+from minadv.data.windows import Windows, expect_columns
 from minadv.distances import Distance
 from minadv.draws import Rng
 from minadv.models.language import LanguageModel, Params, States, TokenBatch
@@ -72,12 +72,8 @@ class LanguageTask:
         expect_regularizer(self.model, self.regularizer, self.fresh)
         for name, tokens in (("train", self.train), ("valid", self.valid), ("test", self.test)):
             layers.expect_range(name, tokens, self.model.n_words)
-        self._windows  # noqa: B018 - a text that is shorter than one batch is an error here
-        for name, tokens in (("valid", self.valid), ("test", self.test)):
-            if len(tokens) <= self.columns:
-                raise DataError(
-                    f"{name} has {len(tokens)} tokens, expected at least {self.columns + 1}: two for each column"
-                )
+        expect_lengths(self, self.batch_size, self.columns)
+        self._windows  # noqa: B018 - a bad length of windows is an error here
 
     @property
     def _windows(self) -> Windows:
@@ -199,6 +195,19 @@ class Seen:
 
         d0 = None if found.dfeatures0 is None else spread(found.dfeatures0)
         return Comparison(found.d, d0, spread(found.dfeatures1), found.params)
+
+
+def expect_lengths(parts: Any, batch_size: int, columns: int, called: Callable[[str], str] = str) -> None:
+    """Raise DataError unless ``train``, ``valid`` and ``test`` are long enough for the columns they are read in.
+
+    ``called`` gives the name of a part in the error.
+    """
+    for part, n, remedy in (
+        ("train", batch_size, "choose a smaller batch_size (--batch)"),
+        ("valid", columns, "choose fewer columns (--eval-columns)"),
+        ("test", columns, "choose fewer columns (--eval-columns)"),
+    ):
+        expect_columns(called(part), getattr(parts, part), n, remedy if n > 1 else "give it more text")
 
 
 def expect_regularizer(model: LanguageModel, regularizer: Regularizer, fresh: tuple[str, ...] = ("words",)) -> None:

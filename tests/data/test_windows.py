@@ -149,7 +149,9 @@ def test_evaluation_of_one_column_is_the_text_in_order() -> None:
 
 def test_bad_input() -> None:
     tokens = np.zeros(20, dtype=np.int32)
-    message = "^the text is shorter than one batch: it has 20 tokens, expected at least 21 for 20 columns"
+    message = (
+        "^the text is too short: it has 20 tokens, expected at least 21, one for each of the 20 columns and one more"
+    )
     with pytest.raises(DataError, match=message):
         Windows(tokens, 20, 5)
     with pytest.raises(DataError, match=message):

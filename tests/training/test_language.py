@@ -233,9 +233,12 @@ def test_the_load_of_a_step(put: Any) -> None:
     [
         ({"every": 0}, "every is 0, expected 1 or more"),
         ({"columns": 0}, "columns is 0, expected 1 or more"),
-        ({"columns": 60}, "valid has 54 tokens, expected at least 61: two for each column"),
+        ({"columns": 54}, r"valid is too short: it has 54 tokens, expected at least 55, .* \(--eval-columns\)"),
         ({"fresh": ("gates",)}, "fresh is .*, expected parts of the noise, some of words, inputs, outputs, U"),
-        ({"batch_size": 400}, "the text is shorter than one batch: it has 360 tokens, expected at least 401"),
+        (
+            {"batch_size": 360},
+            r"train is too short: it has 360 tokens, expected at least 361, .* batch_size \(--batch\)",
+        ),
         ({"bptt": 0}, "length of a window is 0"),
         ({"seed": -1}, "seed is -1"),
         ({"regularizer": AdD(budgets=7)}, "budgets of layer0 is 7, expected a number of flips from 1 to H = 6"),
@@ -257,5 +260,5 @@ def test_a_text_of_another_vocabulary(put: Any) -> None:
 
 
 def test_a_short_text_is_an_error_of_the_data() -> None:
-    with pytest.raises(DataError, match="choose a smaller batch"):
+    with pytest.raises(DataError, match="train is too short"):
         task(lambda a: a, batch_size=400)
