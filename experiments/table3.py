@@ -20,6 +20,7 @@ from typing import Any
 
 from experiments import language_report, reporting
 from experiments.language_comparison import METHODS, REPEATED, Preset, compare
+from minadv.commands.numbers import folder
 from minadv.training.world import one_voice
 
 AWD = {"epochs": 750, "optimizer": "asgd", "lr": 30.0, "ramp_down": 0.0, "bptt": 70, "columns": 10, "finetune": 500}
@@ -97,7 +98,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--preset", choices=PRESETS, default="pydoc", help="size (default pydoc)")
     parser.add_argument("--seeds", type=int, help=f"networks for {', '.join(REPEATED)} (default: the preset's)")
     parser.add_argument("--methods", nargs="+", choices=METHODS, help="(default: the preset's)")
-    parser.add_argument("--data-dir", help="folder of the text")
+    parser.add_argument("--data-dir", type=folder, help="folder of the text")
     parser.add_argument("--device", choices=("auto", "cpu", "gpu"), default="cpu", help="(default cpu)")
     parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes (default: all cores)")
     parser.add_argument("--runs", type=Path, default=Path("runs/table3"), help="folder of the runs (runs/table3)")

@@ -16,6 +16,7 @@ from typing import NoReturn, TypeAlias
 from minadv import __version__, launch
 from minadv.backend import BackendError
 from minadv.commands import doctor, families, inspecting, tasks, training
+from minadv.commands.numbers import folder
 from minadv.distances import DISTANCES
 from minadv.gradcheck import GradientError
 from minadv.models.cells import CELLS
@@ -159,7 +160,9 @@ def _train(commands: Commands) -> None:
     )
 
     data = parser.add_argument_group("data")
-    data.add_argument("--data-dir", metavar="DIR", help="folder of idx files (default: MINADV_DATA, then the cache)")
+    data.add_argument(
+        "--data-dir", type=folder, metavar="DIR", help="folder of idx files (default: MINADV_DATA, then the cache)"
+    )
     data.add_argument("--rows", action="store_true", help="read images row by row instead of pixel by pixel")
     data.add_argument("--pool", type=_positive, default=1, metavar="N", help="average N x N pixels: shorter sequences")
     data.add_argument("--permuted", action="store_true", help="put the pixels in one fixed random order")

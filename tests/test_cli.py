@@ -91,12 +91,14 @@ def test_options_reach_the_run(tmp_path: Path, says: Any) -> None:
 
 
 @pytest.mark.parametrize("task", ["smnist", "pmnist", "fashion"])
-def test_tasks_of_idx_files(task: str, tmp_path: Path, says: Any) -> None:
+def test_tasks_of_idx_files(task: str, tmp_path: Path, says: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     write_four(tmp_path / "idx", n_train=24, n_test=8)
     run, idx = tmp_path / "run", tmp_path / "idx"
-    options = ["--pool", 4, "--hidden", 6, "--delta", 0.2, "--epochs", 1, "--data-dir", idx, "--out", run]
+    monkeypatch.chdir(tmp_path)
+    options = ["--pool", 4, "--hidden", 6, "--delta", 0.2, "--epochs", 1, "--data-dir", "idx", "--out", run]
     assert says("train", task, *options)
     found = minadv.load(run)
+    assert found.config["about"]["data_dir"] == str(idx)  # so that it is found from everywhere
     assert found.config["batch_size"] == 22  # all there are
     assert found.config["about"]["permuted"] == (task == "pmnist")
     moved = tmp_path / "moved"

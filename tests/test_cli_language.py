@@ -154,6 +154,19 @@ def test_eval_is_what_the_log_says(trained: Path, text: Path, says: Any, tmp_pat
     assert says("eval", trained, "--data-dir", moved) == says("eval", trained)
 
 
+def test_a_folder_that_was_given_by_its_name_alone(text: Path, tmp_path: Path, says: Any, monkeypatch: Any) -> None:
+    """A run remembers where its text is, and is opened from anywhere."""
+    shutil.copytree(text, tmp_path / "text")
+    monkeypatch.chdir(tmp_path)
+    says(*TINY, "--train-steps", 2, "--data-dir", "text", "--out", "run")
+    says("finetune", "run", "--epochs", 1, "--data-dir", "text", "--workers", 1)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    for run in ("run", "run-finetuned"):
+        assert load_language(tmp_path / run).config["about"]["data_dir"] == str(tmp_path / "text")
+        assert says("eval", tmp_path / run)[0].startswith("test perplexity")
+
+
 def test_generate(trained: Path, says: Any, capsys: Any) -> None:
     some = says("generate", trained, "--words", 30, "--seed", 1, "--prompt", "the cat")
     assert some == says("generate", trained, "--words", 30, "--seed", 1, "--prompt", "the cat")

@@ -82,6 +82,19 @@ def lines(monkeypatch: pytest.MonkeyPatch) -> Any:
     return lambda content: monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
 
 
+def test_folders_that_were_given_by_their_names_alone(
+    texts: Path, says: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run remembers where its texts are, and is opened from anywhere."""
+    monkeypatch.chdir(texts.parent)
+    says("pretrain", texts.name, *LM, "--train-steps", 1, "--out", tmp_path / "lm")
+    says("train", "text", "--data-dir", texts.name, *SHORT, "--out", tmp_path / "run")
+    monkeypatch.chdir(tmp_path)
+    for run in ("lm", "run"):
+        assert load_text(run).config["about"]["data_dir"] == str(texts)
+        assert len(says("eval", run)) == 1
+
+
 def test_pretrain(texts: Path, says: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     [line] = says("pretrain", texts, *LM, "--train-steps", 8, "--eval-every", 4, "--lr", 0.01, "--lr-decay", 0.9)

@@ -16,7 +16,7 @@ from minadv.commands import families
 from minadv.commands import language_settings as settings
 from minadv.commands.language_inspecting import attack, show
 from minadv.commands.language_options import add_options
-from minadv.commands.numbers import amount, count, positive, zero_or_more
+from minadv.commands.numbers import amount, count, folder, positive, zero_or_more
 from minadv.data import topics
 from minadv.data.corpus import Corpus
 from minadv.data.windows import Windows
@@ -44,7 +44,9 @@ def add_commands(commands: Any, command: Any) -> None:
     parser = command(commands, "finetune", "train a language model's best weights on: averaged SGD, no regularizer")
     parser.set_defaults(work=_finetune)
     parser.add_argument("run", metavar="RUN", help="folder of the run to begin with")
-    parser.add_argument("--data-dir", metavar="DIR", help="folder of the text, if it is no longer where it was")
+    parser.add_argument(
+        "--data-dir", type=folder, metavar="DIR", help="folder of the text, if it is no longer where it was"
+    )
     parser.add_argument("--out", metavar="RUN2", help="folder to write (default: RUN-finetuned)")
     parser.add_argument("--epochs", type=amount, help="passes over the text (default: as many as the run made)")
     parser.add_argument("--lr", type=amount, help="learning rate (default: the run's, 30 where that was not SGD's)")

@@ -6,7 +6,7 @@ import argparse
 
 from minadv.adversary import SEARCHES
 from minadv.commands.language_settings import METHODS
-from minadv.commands.numbers import amount, count, positive, probability, zero_or_more
+from minadv.commands.numbers import amount, count, folder, positive, probability, zero_or_more
 from minadv.distances import DISTANCES
 from minadv.models.language_noise import PARTS
 
@@ -15,7 +15,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """All options of the tasks; None stands for the preset's choice."""
     _run_options(parser)
     data = parser.add_argument_group("data")
-    data.add_argument("--data-dir", metavar="DIR", help="folder of the text (default: MINADV_DATA, then the cache)")
+    data.add_argument(
+        "--data-dir",
+        type=folder,
+        metavar="DIR",
+        help="folder of the text (default: of lm CPython's documentation, of ptb and wikitext2 MINADV_DATA, then the "
+        "cache)",
+    )
     data.add_argument(
         "--min-count", type=positive, metavar="N", help="rarer words are read as <unk> (default: as the corpus says)"
     )

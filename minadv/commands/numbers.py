@@ -1,9 +1,10 @@
-r"""Numbers on the command line: the ``type`` of options, with errors that say what was expected."""
+r"""Numbers and folders on the command line: the ``type`` of options, with errors that say what was expected."""
 
 from __future__ import annotations
 
 import argparse
 import math
+from pathlib import Path
 
 
 def positive(text: str) -> int:
@@ -29,6 +30,11 @@ def amount(text: str) -> float:
 def probability(text: str) -> float:
     """The probability of dropping something."""
     return _number(text, float, 0, 1, "a probability from 0 up to, but not including, 1")
+
+
+def folder(text: str) -> str:
+    """A folder that a run remembers: the whole path, so that the run can be opened from anywhere."""
+    return str(Path(text).expanduser().resolve())
 
 
 def _number(text: str, kind: type[int] | type[float], least: float, below: float, expected: str) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from minadv.commands.numbers import amount, count, positive, probability, zero_or_more
+from minadv.commands.numbers import amount, count, folder, positive, probability, zero_or_more
 from minadv.commands.text_settings import METHODS
 from minadv.distances import DISTANCES
 from minadv.models.cells import CELLS
@@ -74,7 +74,9 @@ def _run_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
 
 def _data_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     data = parser.add_argument_group("data")
-    data.add_argument("--data-dir", metavar="DIR", help="folder of the texts (default: MINADV_DATA, then the cache)")
+    data.add_argument(
+        "--data-dir", type=folder, metavar="DIR", help="folder of the texts (default: MINADV_DATA, then the cache)"
+    )
     data.add_argument("--vocab-size", type=positive, metavar="N", help="keep the N most frequent words")
     data.add_argument("--min-count", type=positive, metavar="N", help="keep words that come up N times")
     data.add_argument("--min-documents", type=positive, metavar="N", help="keep words that are in N texts")

@@ -11,6 +11,7 @@ import argparse
 from dataclasses import dataclass, replace
 from typing import Any
 
+from minadv.commands.numbers import folder
 from minadv.data import reviews
 from minadv.data.documents import Corpus, Options
 from minadv.data.text import Cut
@@ -220,4 +221,4 @@ def recipe(args: argparse.Namespace, per_epoch: int, prefix: str = "") -> Recipe
 
 def task_of(text: str) -> tuple[str, str | None]:
     """What ``minadv pretrain TEXT`` names: a preset, or a folder of one's own, with its folder."""
-    return ("text", text) if text not in PRESETS or text == "text" else (text, None)
+    return ("text", folder(text)) if text not in PRESETS or text == "text" else (text, None)
