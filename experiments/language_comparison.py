@@ -41,7 +41,11 @@ SEARCH_SEED = 1000
 
 @dataclass(frozen=True)
 class Preset:
-    """One size of the comparison. ``every`` is that of `minadv.training.language_task.LanguageTask`."""
+    """One size of the comparison. ``every`` is that of `minadv.training.language_task.LanguageTask`.
+
+    ``fresh`` are the parts of the noise that FD's second pass draws anew. With all of them, and no recurrent mask, it
+    is fraternal dropout as it was published; with none its passes differ in their recurrent masks alone.
+    """
 
     name: str
     about: str
@@ -59,6 +63,7 @@ class Preset:
     columns: int = 1
     delta: float = 0.06
     nonmono: int = 60
+    fresh: tuple[str, ...] = ()
     finetune: float = 0.0  # epochs of averaged SGD after it
     seeds: int = 1
     search: bool = False
@@ -100,8 +105,11 @@ class Job:
         return self.root / self.preset.name / self.part / name
 
 
-def settings(method: str, delta: float = 0.06) -> list[tuple[float, float]]:
-    """The three settings (strength, weight) that each method is tried in; the first is the one without a search."""
+def settings(method: str, delta: float = 0.06, fresh: bool = False) -> list[tuple[float, float]]:
+    """The three settings (strength, weight) that each method is tried in; the first is the one without a search.
+
+    With ``fresh`` noise, FD needs no recurrent mask.
+    """
     if method == "none":
         return [(0.0, 0.0)]
     if method == "VD":
@@ -109,7 +117,7 @@ def settings(method: str, delta: float = 0.06) -> list[tuple[float, float]]:
     if method == "EL":
         return [(0.1, 1.0), (0.1, 5.0), (0.2, 1.0)]
     if method == "FD":
-        return [(0.1, 0.1), (0.1, 0.5), (0.2, 0.1)]
+        return [(0.0, 0.1), (0.0, 0.5), (0.1, 0.1)] if fresh else [(0.1, 0.1), (0.1, 0.5), (0.2, 0.1)]
     return [(delta, 1.0), (delta, 5.0), (2 * delta, 1.0)]
 
 
@@ -122,7 +130,7 @@ def regularizer(job: Job) -> Regularizer:
     if job.method == "EL":
         return EL(p=job.strength)
     if job.method == "FD":
-        return FD(p=job.strength, distance="logit2")
+        return FD(p=job.strength, distance="logit2", share_noise=not job.preset.fresh)
     base = AdD(delta=job.strength, init="base", share_noise=False)  # words are dropped anew in the second pass
     if job.method == "AdD reselect":
         return replace(base, search="reselect", adv_steps=2)
@@ -152,6 +160,7 @@ def work(job: Job) -> dict[str, Any]:
         batch_size=preset.batch,
         bptt=preset.bptt,
         seed=job.seed,
+        fresh=preset.fresh if job.method == "FD" else ("words",),
         every=preset.every,
         columns=preset.columns,
         **how,
@@ -232,7 +241,7 @@ def compare(
     The first seed of every method comes first; only the `REPEATED` ones have more.
     """
     first = Job(preset, "", SEARCH_SEED, 0.0, 0.0, "search", root, data_dir, device)
-    tried = {m: settings(m, preset.delta) for m in methods}
+    tried = {m: settings(m, preset.delta, bool(preset.fresh)) for m in methods}
     trials = [
         replace(first, method=method, strength=strength, weight=weight)
         for method in sorted(methods, key=lambda m: -COST[m])

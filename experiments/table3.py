@@ -20,10 +20,27 @@ from typing import Any
 
 from experiments import language_report, reporting
 from experiments.language_comparison import METHODS, REPEATED, Preset, compare
+from minadv.commands import language_settings
 from minadv.commands.numbers import folder
+from minadv.models.language_noise import PARTS
 from minadv.training.world import one_voice
 
-AWD = {"epochs": 750, "optimizer": "asgd", "lr": 30.0, "ramp_down": 0.0, "bptt": 70, "columns": 10, "finetune": 500}
+FINETUNE = 500  # epochs after the 750
+
+
+def awd(task: str) -> dict[str, Any]:
+    """The sizes and settings of ``minadv train ptb`` and ``wikitext2``, which are the paper's."""
+    own = language_settings.PRESETS[task]
+    same = ("hidden", "optimizer", "lr", "weight_decay", "epochs", "ramp_down", "batch", "bptt")
+    return {
+        **{name: getattr(own, name) for name in same},
+        "corpus": own.corpus,
+        "dropouts": tuple(getattr(own, name) for name in language_settings.DROPOUTS),
+        "columns": own.eval_columns,
+        "delta": language_settings.DELTA,
+        "finetune": FINETUNE,
+    }
+
 
 PRESETS = {
     preset.name: preset
@@ -52,31 +69,22 @@ PRESETS = {
         Preset(
             "ptb-fd1",
             "the Penn Treebank, one layer",
-            "ptb",
-            hidden=(655,),
-            dropouts=(0.1, 0.4, 0.3, 0.4, 0.5),
+            **{**awd("ptb"), "hidden": (655,)},
+            fresh=PARTS,
             methods=("none", "FD", "AdD K=1"),
             paper=(("FD", "67.5 / 64.9"),),
-            **AWD,  # type: ignore[arg-type]
         ),
         Preset(
             "ptb",
             "the Penn Treebank at the paper's size",
-            "ptb",
-            hidden=(1150, 1150, 400),
-            dropouts=(0.1, 0.4, 0.3, 0.4, 0.5),
+            **awd("ptb"),
             paper=(("none", "60.0 / 58.3"), ("FD", "58.9 / 56.8"), ("AdD K=1", "58.7 / 56.4")),
-            **AWD,  # type: ignore[arg-type]
         ),
         Preset(
             "wikitext2",
             "WikiText-2 at the paper's size",
-            "wikitext2",
-            hidden=(1150, 1150, 400),
-            dropouts=(0.1, 0.65, 0.2, 0.4, 0.5),
-            batch=40,
+            **awd("wikitext2"),
             paper=(("none", "68.6 / 65.8"), ("FD", "66.8 / 64.1"), ("AdD K=1", "66.5 / 63.4")),
-            **AWD,  # type: ignore[arg-type]
         ),
     )
 }
@@ -140,15 +148,18 @@ def heading(preset: Preset, results: Sequence[dict[str, Any]], about: dict[str, 
     decay = f"weight decay {preset.weight_decay:g}"
     tuned = f", then {preset.finetune:g} epochs of averaged SGD without the regularizer" if preset.finetune else ""
     thin = f" Predictions are compared at one step in {preset.every} (λ = {preset.every}/T there)." * (preset.every > 1)
+    both = "FD's two passes draw all noise apart, as published, and have no recurrent mask unless p says so"
+    twice = both if preset.fresh else "FD's two passes share all noise but their recurrent masks"
     return f"""# Table 3, {preset.name}
 
 LSTM {"-".join(map(str, preset.hidden))} with a tied embedding, {results[0]["weights"]:,} weights, on {preset.about}.
 {preset.epochs:g} epochs of SGD at {preset.lr:g}, {rate}, {decay}{tuned}; batches of {preset.batch} columns,
-windows of {preset.bptt} words on average; the dropouts of every row, `none` too: {dropouts}.{thin} Strength
-(p of VD, EL and FD, δ of AdD) and weight: {chosen}. Perplexity of the weights that are best on validation, the state
-carried over the whole text, without noise; of the training text its beginning, as many words as there are to validate
-on. "Noisy" is the training loss of the last epoch, under dropout. `{about["command"]}`, last part {about["seconds"]} s
-on {about["cores"]} cores ({about["cpu"]}), NumPy {about["numpy"]}.
+windows of {preset.bptt} words on average; the dropouts of every row, `none` too: {dropouts}.{thin}
+Strength (p of VD, EL and FD, δ of AdD) and weight: {chosen}. {twice};
+EL's passes differ in the mask alone, AdD's also drop words apart. Perplexity of the weights that are best on
+validation, the state carried over the whole text, without noise; of the training text its beginning, as many words as
+there are to validate on. "Noisy" is the training loss of the last epoch, under dropout. `{about["command"]}`, last
+part {about["seconds"]} s on {about["cores"]} cores ({about["cpu"]}), NumPy {about["numpy"]}.
 
 """
 

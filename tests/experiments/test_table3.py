@@ -14,13 +14,15 @@ pytest.importorskip("threadpoolctl", reason="experiments set BLAS threads")
 
 from experiments import language_comparison, language_report, reporting, table3
 from experiments.language_comparison import METHODS, REPEATED, Preset, best_setting, compare, settings
-from minadv.cli import main
+from minadv.cli import Parser, main
+from minadv.commands import language_settings
+from minadv.commands.language_options import add_options
 from minadv.data import corpus
 from minadv.data.windows import Windows
 from minadv.models.language import TokenBatch
 from minadv.regularizers import AdD
 from minadv.training import checkpoints
-from minadv.training.language import evaluate, open_language
+from minadv.training.language import evaluate, load_language, open_language
 from tests.data.corpora import write_corpus
 from tests.training.languages import lines
 
@@ -237,6 +239,48 @@ def test_few_columns_are_without_a_word_that_differs(rng: np.random.Generator) -
 
     shares = [alike(windows.window(step)).mean() for step in range(windows.per_epoch)]
     assert np.mean(shares) < 0.04
+
+
+@pytest.mark.parametrize("task", ["ptb", "wikitext2"])
+def test_the_papers_presets_are_those_of_the_command_line(task: str) -> None:
+    """Field by field: `minadv train ptb` and row `none` of Table 3 are the same model, trained alike."""
+    parser = Parser()
+    add_options(parser)
+    args = parser.parse_args(["--method", "none"])
+    args.task = task
+    preset = table3.PRESETS[task]
+    assert preset.model(50) == language_settings.model(args, 50)
+    job = language_comparison.Job(preset, "none", 0, 0.0, 1.0, "final", Path(), None)
+    ours, theirs = language_comparison.recipe(job, 100), language_settings.recipe(args, 100)
+    schedules = ("lr_schedule", "weight_schedule")
+    but = {**dict.fromkeys(schedules), "checkpoint_every": None}
+    assert replace(ours, **but) == replace(theirs, **but)
+    for recipe in (ours, theirs):
+        assert [getattr(recipe, name)(epoch) for name in schedules for epoch in (0.0, 749.9)] == [1.0] * 4  # constant
+    own = language_settings.PRESETS[task]
+    assert (preset.corpus, preset.batch, preset.bptt, preset.columns) == (task, own.batch, own.bptt, own.eval_columns)
+    assert preset.delta == language_settings.DELTA
+
+
+def test_fraternal_dropout_as_published(tmp_path: Path, text: str) -> None:
+    """In ptb-fd1 its passes draw all noise apart and have no recurrent mask; elsewhere the mask alone differs."""
+    fd1, ptb = table3.PRESETS["ptb-fd1"], table3.PRESETS["ptb"]
+    assert replace(fd1, name="", about="", hidden=(), fresh=(), methods=(), paper=()) == replace(
+        ptb, name="", about="", hidden=(), methods=(), paper=()
+    )
+    assert (fd1.hidden, fd1.fresh) == ((655,), ("words", "inputs", "outputs", "U"))
+    preset = replace(SMALL, name="fd1", search=False, epochs=0.3, fresh=fd1.fresh)
+    small(tmp_path, text, preset, ("FD", "AdD K=1"), seeds=1)
+    fd, add = (
+        load_language(tmp_path / "runs" / "fd1" / "final" / name).config
+        for name in ("FD-0-0.1-seed0", "AdD_K=1-0.4-1-seed0")
+    )
+    assert (fd["fresh"], fd["regularizer"]["share_noise"], fd["regularizer"]["p"]) == (list(fd1.fresh), False, 0)
+    assert (add["fresh"], add["regularizer"]["share_noise"]) == (["words"], False)
+    facts = {"command": "c", "seconds": 1, "cores": 2, "cpu": "x", "numpy": "2"}
+    said = [" ".join(table3.heading(preset, RESULTS, facts).split()) for preset in (fd1, ptb)]
+    assert "FD's two passes draw all noise apart, as published" in said[0]
+    assert "FD's two passes share all noise but their recurrent masks" in said[1]
 
 
 def test_main(tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
