@@ -47,7 +47,7 @@ PRESETS = {
     for preset in (
         Preset(
             "pydoc",
-            "CPython's documentation, 63,000 words to train on",
+            "CPython's documentation, about 63,000 words and marks to train on",
             "pydoc",
             hidden=(64, 64),
             epochs=12,

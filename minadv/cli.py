@@ -70,6 +70,7 @@ def _parse(parser: argparse.ArgumentParser, argv: list[str]) -> argparse.Namespa
     own = Parser(prog=f"minadv train {argv[1]}", description=about, formatter_class=Help)
     family.options(own)
     own.set_defaults(work=family.train, task=argv[1], command="train")
+    own.set_defaults(defaults=vars(own.parse_args([])))  # to see what was given
     return own.parse_args(argv[2:])
 
 

@@ -109,7 +109,12 @@ def test_folders_without_data(tmp_path: Path, fails: Any) -> None:
         ("--lr nan", "argument --lr: 'nan' is not a positive number"),
         ("--weight -1", "argument --weight: '-1' is not zero or a positive number"),
         ("--epochs 1", "argument --epochs: not allowed with argument --train-steps"),
-        ("--p 1 --method vd", "p is 1.0, expected a probability of dropping from 0 up to, but not including, 1"),
+        ("--method vd", "--delta 0.5: --method vd has no use for it, expected one of add"),
+        ("--p 0.2", "--p 0.2: --method add has no use for it, expected one of vd, el, fd, pi"),
+        (
+            "--p 1 --method vd --delta 0.03",
+            "p is 1.0, expected a probability of dropping from 0 up to, but not including, 1",
+        ),
         ("--delta 1.5", "delta is 1.5, expected a share of the units from 0 to 1"),
         ("--delta 0.1", "delta is 0.1, which allows no flip among H = 6 units: the smallest useful delta is 1/6"),
         ("--pool 3", "pool is 3, expected a divisor of both sides of 28 x 28 pixels"),

@@ -22,7 +22,8 @@ from tests.training.languages import lines
 pytest.importorskip("safetensors")
 
 ROOT = Path(__file__).parents[1]
-SMALL = ["--hidden", "6", "5", "--batch", "4", "--bptt", "7", "--device", "cpu", "--workers", "1", "--init", "flip"]
+PLAIN = ["--hidden", "6", "5", "--batch", "4", "--bptt", "7", "--device", "cpu", "--workers", "1"]
+SMALL = [*PLAIN, "--init", "flip"]
 TINY = ["train", "lm", *SMALL, "--delta", "0.5", "0.4"]
 
 
@@ -41,7 +42,8 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def trained(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = tmp_path_factory.mktemp("lm") / "run"
-    options = ["--epochs", "2", "--adv-steps", "2", "--data-dir", str(text), "--out", str(run)]
+    options = ["--epochs", "2", "--adv-steps", "2", "--eval-every", "20", "--checkpoint-every", "7"]
+    options += ["--data-dir", str(text), "--out", str(run)]
     assert main([*TINY, *options]) == 0
     return run
 
@@ -73,7 +75,7 @@ def test_every_method(method: str, text: Path, tmp_path: Path, says: Any) -> Non
         "--out",
         tmp_path / "r",
     ]
-    says(*TINY, *options)
+    says(*(TINY if method == "add" else ["train", "lm", *PLAIN]), *options)
     run = load_language(tmp_path / "r")
     kinds = {"none": "Plain", "vd": "VD", "el": "EL", "fd": "FD", "pi": "Pi", "add": "AdD"}
     found = run.config["regularizer"]
@@ -191,6 +193,7 @@ def test_finetune(trained: Path, says: Any, tmp_path: Path, fails: Any) -> None:
         "interval": None,
     }
     assert tuned.config["seed"] == 1
+    assert [tuned.config["recipe"][name] for name in ("eval_every", "checkpoint_every")] == [20, 7]
     assert says("train", "--resume", out) == [f"{out} is finished: nothing to resume"]
     assert fails("finetune", trained, "--out", out).startswith(f"minadv: {out} is a run already")
     assert "is not a run of minadv" in fails("finetune", tmp_path / "none")
@@ -229,7 +232,7 @@ def test_masks_on_one_layer(method: str, text: Path, tmp_path: Path, says: Any) 
     run = tmp_path / "run"
     budget = ["--budget", 2] if method == "add" else []
     options = ["--method", method, "--layers", 1, "--train-steps", 2, "--data-dir", text, "--out", run]
-    says("train", "lm", *SMALL[:-2], *budget, *options)
+    says("train", "lm", *PLAIN, *budget, *options)
     assert load_language(run).config["regularizer"]["sites"] == ["layer1"]
     own = 2 if method == "add" else 1
     assert says("attack", run, "--examples", 5)[0].endswith(f"units flipped by layer: 0 of 6, {own} of 5")
@@ -296,6 +299,9 @@ def test_killed_and_resumed(text: Path, tmp_path: Path, says: Any) -> None:
         ("--hidden 6 5 --embed 4", "the last layer has 5 units and n_embed is 4: tied weights need the two equal"),
         ("--batch 400", "/train.txt) is too short: it has 360 tokens, expected at least 401, one for each of the 400"),
         ("--word-dropout 1", "argument --word-dropout: '1' is not a probability from 0 up to, but not including, 1"),
+        ("--method vd --delta 7 --init base", "--delta 7.0: --method vd has no use for it, expected one of add"),
+        ("--method none --delta 0.2", "--delta 0.2: --method none has no use for it, expected one of add"),
+        ("--p 0.2", "--p 0.2: --method add has no use for it, expected one of vd, el, fd, pi"),
         ("--p 1 --method vd", "argument --p: '1' is not a probability"),
         ("--init base --fresh", 'init is "base", which needs noise that differs between the two passes'),
         ("--init base --word-dropout 0", 'init is "base", which needs noise that differs between the two passes'),

@@ -75,7 +75,7 @@ def data(args: argparse.Namespace) -> None:
         print(f"data directory: {fetch.data_root(args.data_dir)}")
         print("digits     scikit-learn's 1,797 digits of 8 x 8 pixels, no download")
         print("docstrings what the docstrings of six packages are about, no download")
-        print("pydoc      CPython's own documentation, 52,000 words, no download")
+        print("pydoc      CPython's own documentation, about 78,000 words and marks, no download")
         for name, remote in fetch.REMOTES.items():
             is_text = name in known.KNOWN
             there = known.there(name, args.data_dir) if is_text else _there(name, args.data_dir)

@@ -14,6 +14,7 @@ from minadv import launch
 from minadv.backend import Device, choose_device
 from minadv.commands import families
 from minadv.commands import language_settings as settings
+from minadv.commands.foreign import expect_used
 from minadv.commands.language_inspecting import attack, show
 from minadv.commands.language_options import add_options
 from minadv.commands.numbers import amount, count, folder, positive, zero_or_more
@@ -68,6 +69,7 @@ def train(args: argparse.Namespace) -> None:
     """A new run."""
     out = Path(args.out or f"runs/{args.task}-{args.method}-seed{args.seed}")
     expect_free(out)
+    expect_used(args, settings.USES)
     regularizer = settings.regularizer(args, len(settings.chosen(args, "hidden")))
     expect_regularizer(settings.model(args, 2), regularizer, settings.fresh(args))  # before the text is read
     device = choose_device(args.device)

@@ -18,6 +18,13 @@ from minadv.training.optimizers import ASGD, SGD, Adam
 from minadv.training.schedules import RampDown, RampUp
 
 METHODS = ("none", "vd", "el", "fd", "pi", "add")
+USES = {
+    "p": ("vd", "el", "fd", "pi"),
+    "layers": ("vd", "el", "fd", "pi", "add"),
+    **dict.fromkeys(("delta", "budget", "adv_steps", "search", "init", "rule", "scale"), ("add",)),
+    **dict.fromkeys(("distance", "fresh", "every", "weight", "ramp_up"), ("el", "fd", "pi", "add")),
+}
+"""Which methods use an option."""
 
 
 @dataclass(frozen=True)

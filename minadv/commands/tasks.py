@@ -38,6 +38,13 @@ PRESETS = {
 }
 
 METHODS = ("none", "vd", "el", "fd", "pi", "add")
+RANDOM, TWO_PASSES = ("vd", "el", "fd", "pi"), ("el", "fd", "pi", "add")
+USES = {
+    "p": RANDOM,
+    **dict.fromkeys(("delta", "adv_steps", "search", "rule", "scale"), ("add",)),
+    **dict.fromkeys(("distance", "weight", "ramp_up"), TWO_PASSES),
+}
+"""Which methods use an option."""
 
 
 def about_data(args: argparse.Namespace) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from minadv import launch
 from minadv.backend import choose_device
 from minadv.commands import families
 from minadv.commands import text_settings as settings
+from minadv.commands.foreign import expect_used
 from minadv.commands.text_inspecting import attack, open_run, predict, show
 from minadv.commands.text_options import add_pretrain_options, add_train_options
 from minadv.data.buckets import steps_of
@@ -54,6 +55,7 @@ def train(args: argparse.Namespace) -> None:
     """A new run of a classifier."""
     out = Path(args.out or f"runs/{args.task}-{args.method}-seed{args.seed}")
     expect_free(out)
+    expect_used(args, settings.USES)
     before = None if args.pretrained is None else _language_model(args.pretrained)
     regularizer = settings.regularizer(args)
     expect_regularizer(settings.classifier(args, 2, 2, before), regularizer)  # before the texts are read

@@ -27,7 +27,17 @@ from minadv.training.schedules import ExponentialDecay
 from minadv.training.text import EMBEDDINGS
 
 METHODS = ("none", "at", "vat", "vd", "el", "fd", "pi", "add", "last", "add+vat")
-TWO_PASSES = ("el", "fd", "pi", "add", "last", "add+vat")
+ADVERSARIAL = ("add", "last", "add+vat")
+TWO_PASSES = ("el", "fd", "pi", *ADVERSARIAL)
+USES = {
+    "p": ("vd", "el", "fd", "pi"),
+    **dict.fromkeys(("delta", "adv_steps", "search", "rule", "scale", "init"), ADVERSARIAL),
+    **dict.fromkeys(("noise", "distance"), TWO_PASSES),
+    "stop_base": ("el", *ADVERSARIAL),
+    "norm": ("at", "vat", "add+vat"),
+    "weight": ("at", "vat", *TWO_PASSES),
+}
+"""Which methods use an option."""
 
 
 @dataclass(frozen=True)
@@ -166,11 +176,6 @@ def language_model(args: argparse.Namespace, n_words: int) -> TextLM:
 
 def regularizer(args: argparse.Namespace) -> Regularizer:
     """The regularizer that the options describe."""
-    if args.noise == "independent" and args.method not in TWO_PASSES:
-        raise ValueError(
-            f"noise is independent, and {args.method} has no two passes that could differ in it: expected a method "
-            f"among {', '.join(TWO_PASSES)}"
-        )
     between = {"distance": args.distance, "share_noise": args.noise == "shared"}
     stop = {"stop_base": args.stop_base}
     if args.method == "none":

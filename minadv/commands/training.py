@@ -10,6 +10,7 @@ from typing import Any
 from minadv import launch
 from minadv.backend import Device, choose_device
 from minadv.commands import families, tasks
+from minadv.commands.foreign import expect_used
 from minadv.data.sequences import from_description
 from minadv.training import runs
 from minadv.training.config import build
@@ -25,6 +26,7 @@ def train(args: argparse.Namespace) -> None:
         raise ValueError(f"give a task, one of {', '.join(tasks.PRESETS)}, or --resume RUN")
     out = Path(args.out or f"runs/{args.task}-{args.method}-seed{args.seed}")
     runs.expect_free(out)
+    expect_used(args, tasks.USES)
     about = tasks.about_data(args)
     regularizer = tasks.regularizer(args)
     device = choose_device(args.device)

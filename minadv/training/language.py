@@ -198,6 +198,8 @@ def finetune(
         steps=run.step if epochs is None else max(1, round(epochs * per_epoch)),
         optimizer=ASGD(own if lr is None else lr, decay, interval=None),
         clip=before.clip,
+        eval_every=before.eval_every,
+        checkpoint_every=before.checkpoint_every,
         monitor="loss",
         patience=patience,
     )
