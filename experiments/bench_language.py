@@ -1,10 +1,11 @@
 r"""Words per second and peak memory of a language model's training step: minadv's methods, and PyTorch beside them.
 
 ``python -m experiments.bench_language`` measures at the paper's size for the Penn Treebank (1150-1150-400, 20 columns
-of 70 words, V = 10,000) and at that of table3's ptb-small (200-200, 20 columns of 35 words), in float32, and writes
-bench_language.json and .md under experiments/results. Every measurement has a process of its own; minadv runs as
-``minadv train`` does, with as many workers or BLAS threads as that would choose. PyTorch takes part where it is
-installed, with all cores, its own LSTM where a pass has no mask ("PyTorch LSTM") or a cell written out throughout.
+of about 70 words, V = 10,000, averaged SGD) and at that of table3's ptb-small (200-200, 20 columns of about 35 words,
+SGD), in float32, and writes bench_language.json and .md under experiments/results. Windows have random lengths, as in
+training; the peak of memory is that of the longest. Every measurement has a process of its own; minadv runs as ``minadv
+train`` does, with as many workers or BLAS threads as that would choose. PyTorch takes part where it is installed, with
+all cores, its own LSTM where a pass has no mask ("PyTorch LSTM") or a cell written out throughout.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from experiments import reporting
-from experiments.bench_language_steps import METHODS, RIVALS, SIZES, Size, measure
+from experiments.bench_language_steps import METHODS, RIVALS, SIZES, measure
 
 LIMIT = 3.0  # GiB, for a step at the paper's size
 
@@ -41,9 +42,9 @@ def apart(size: str, method: str, contender: str, rounds: int, workers: int | No
     return found
 
 
-def words_a_second(size: Size, found: dict[str, Any]) -> float:
+def words_a_second(found: dict[str, Any]) -> float:
     """By the median step."""
-    return size.B * size.T / float(np.median(found["seconds"]))
+    return float(np.median(np.array(found["words"]) / np.array(found["seconds"])))
 
 
 def report(results: dict[str, Any]) -> str:
@@ -51,8 +52,9 @@ def report(results: dict[str, Any]) -> str:
     about = results["facts"]
     lines = ["# The speed of a language model's training step"]
     lines.append(
-        f"Gradient, clipping and update in float32; the median of {about['rounds']} steps. Peak memory is that of a "
-        "whole process or team of processes, libraries included."
+        f"Gradient, clipping and update in float32; the median of {about['rounds']} steps. The update is that of "
+        "training: averaged SGD at the paper's size, SGD at the small one, with weight decay. Peak memory is that of a "
+        "whole process or team of processes, libraries included, in the step with the longest window."
     )
     for name, by_method in results["sizes"].items():
         size = SIZES[name]
@@ -63,8 +65,8 @@ def report(results: dict[str, Any]) -> str:
                 if "failed" in found:
                     rows.append([method, contender, "did not run", found["failed"], ""])
                     continue
-                speed = words_a_second(size, found)
-                ratio = "" if contender == "minadv" else f"{words_a_second(size, ours) / speed:.2f}"
+                speed = words_a_second(found)
+                ratio = "" if contender == "minadv" else f"{words_a_second(ours) / speed:.2f}"
                 rows.append([method, contender, f"{speed:,.0f}", f"{found['peak'] / 1.073741824e3:.2f}", ratio])
         head = ["method", "contender", "words a second", "peak, GiB", "minadv is faster by"]
         lines += [f"## {size}", f"{size.model().n_params:,} weights.", reporting.markdown(head, rows)]
@@ -114,7 +116,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             for contender in ("minadv", *rivals):
                 found = apart(name, method, contender, args.rounds, args.workers)
                 sizes.setdefault(name, {}).setdefault(method, {})[contender] = found
-                said = found.get("failed") or f"{words_a_second(SIZES[name], found):,.0f} words a second"
+                said = found.get("failed") or f"{words_a_second(found):,.0f} words a second"
                 print(f"{name}, {method}, {contender}: {said}", file=sys.stderr, flush=True)
     about = {
         **reporting.facts(started),

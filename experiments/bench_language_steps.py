@@ -6,35 +6,51 @@ import os
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from experiments.bench_contenders import memory
 from minadv import threads
+from minadv.data.windows import Windows
 from minadv.models.language import LanguageModel
 from minadv.regularizers import EL, FD, VD, AdD, Plain, Regularizer
 from minadv.training import folders
 from minadv.training.clip import Clip
 from minadv.training.language_task import LanguageTask
-from minadv.training.optimizers import SGD
+from minadv.training.loop import Recipe, advance, start
+from minadv.training.optimizers import ASGD, SGD
 
 LR = 1.0
 
 
 @dataclass(frozen=True)
 class Size:
-    """A model and a batch."""
+    """A model and its batches: windows of about T words of B columns, from a text of N."""
 
     name: str
     hidden: tuple[int, ...]
     T: int
     dropouts: tuple[float, float, float, float, float]  # words, inputs, between layers, outputs, recurrent weights
+    optimizer: SGD | ASGD
     every: int = 1
     B: int = 20
     V: int = 10_000
+    N: int = 929_589
     delta: float = 0.06
+
+    @property
+    def windows(self) -> Windows:
+        """Of random lengths, as in training."""
+        return Windows(text(self), self.B, self.T)
+
+    @property
+    def longest(self) -> int:
+        """The step of the first epoch with the longest window, which takes the most memory."""
+        windows = self.windows
+        return max(range(windows.per_epoch), key=lambda step: windows.window(step, slice(0, 1)).scale)
 
     def model(self) -> LanguageModel:
         names = ("word_dropout", "input_dropout", "hidden_dropout", "output_dropout", "dropconnect")
@@ -43,15 +59,19 @@ class Size:
     def __str__(self) -> str:
         compared = f", predictions compared at one step in {self.every}" if self.every > 1 else ""
         units = "-".join(map(str, self.hidden))
-        return f"{self.name}: {units}, {self.B} columns of {self.T} words, V = {self.V:,}{compared}"
+        columns = f"{self.B} columns of {self.T} words on average, at most {self.windows.longest}"
+        return f"{self.name}: {units}, {columns}, V = {self.V:,}{compared}"
 
+
+AVERAGED, PLAIN = ASGD(LR, 1.2e-6, interval=None), SGD(LR, weight_decay=1.2e-6)
+"""As table3 trains: the paper's sizes with averaged SGD, here from the first step on, the small one with SGD."""
 
 SIZES = {
     size.name: size
     for size in (
-        Size("ptb", (1150, 1150, 400), 70, (0.1, 0.4, 0.3, 0.4, 0.5)),
-        Size("ptb-small", (200, 200), 35, (0.05, 0.2, 0.15, 0.2, 0.2)),
-        Size("ptb-small as in table3", (200, 200), 35, (0.05, 0.2, 0.15, 0.2, 0.2), every=7),
+        Size("ptb", (1150, 1150, 400), 70, (0.1, 0.4, 0.3, 0.4, 0.5), AVERAGED),
+        Size("ptb-small", (200, 200), 35, (0.1, 0.2, 0.15, 0.2, 0.2), PLAIN),
+        Size("ptb-small as in table3", (200, 200), 35, (0.1, 0.2, 0.15, 0.2, 0.2), PLAIN, every=7),
     )
 }
 
@@ -68,24 +88,31 @@ RIVALS = {"none": ("PyTorch LSTM", "PyTorch cell"), "AdD K=1": ("PyTorch LSTM", 
 
 
 def measure(size: Size, method: str, contender: str, rounds: int, workers: int | None = None) -> dict[str, Any]:
-    """Seconds of each step and the peak of memory in MB, in this process: call it in a fresh one."""
+    """Words and seconds of each step and the peak of memory in MB, in this process: call it in a fresh one.
+
+    The steps are the first ones of an epoch. Untimed, before and after them, comes the step with the longest window.
+    """
     imported = memory.resident()
     step, close = (_ours if contender == "minadv" else _torch)(size, method, contender, workers)
     try:
-        step(0)  # makes the buffers
+        longest = size.longest
+        step(longest)  # makes the buffers
         memory.reset([os.getpid()])
-        took = []
-        for n in range(1, rounds + 1):
+        words, took = [], []
+        for n in range(rounds):
             started = time.perf_counter()
-            step(n)
+            words.append(step(n))
             took.append(time.perf_counter() - started)
-        return {"seconds": took, "peak": memory.peak([os.getpid()]), "imported": imported}
+        step(longest)
+        return {"words": words, "seconds": took, "peak": memory.peak([os.getpid()]), "imported": imported}
     finally:
         close()
 
 
-def _ours(size: Size, method: str, contender: str, workers: int | None) -> tuple[Callable[[int], Any], Any]:
-    tokens = text(size, 4)
+def _ours(size: Size, method: str, contender: str, workers: int | None) -> tuple[Callable[[int], int], Any]:
+    """Steps as the loop of training makes them, with all that it holds: weights, their average, and the best ones."""
+    windows = size.windows
+    tokens = windows.tokens
     task = LanguageTask(
         size.model(),
         tokens,
@@ -94,25 +121,21 @@ def _ours(size: Size, method: str, contender: str, workers: int | None) -> tuple
         METHODS[method],
         batch_size=size.B,
         bptt=size.T,
-        random_lengths=False,
         every=size.every,
     )
-    n = folders.choose_workers(task, workers)
-    params, held = task.init(), ExitStack()
-    team = held.enter_context(folders.team_of(task, n))
-    optimizer, clip = SGD(LR), Clip(0.25)
-    state = {"params": params, "carry": task.first_carry()}
+    recipe = Recipe(steps=task.per_epoch, optimizer=size.optimizer, clip=Clip(0.25), monitor="loss")
+    held = ExitStack()
+    team = held.enter_context(folders.team_of(task, folders.choose_workers(task, workers)))
+    states = [start(task, recipe)]
 
-    def step(number: int) -> None:
-        done = team.step(state["params"], number % task.per_epoch, weight=1.0, carry=state["carry"])
-        grads, _ = clip(done.grads)
-        state["params"], _ = optimizer.step(state["params"], grads, optimizer.init(params))
-        state["carry"] = done.carry
+    def step(number: int) -> int:
+        states[0], _ = advance(task, recipe, replace(states[0], step=number), team)
+        return int(windows.window(number).x.size)
 
     return step, held.close
 
 
-def _torch(size: Size, method: str, contender: str, workers: int | None) -> tuple[Callable[[int], Any], Any]:
+def _torch(size: Size, method: str, contender: str, workers: int | None) -> tuple[Callable[[int], int], Any]:
     import torch
 
     from experiments import bench_language_torch as rival
@@ -124,13 +147,15 @@ def _torch(size: Size, method: str, contender: str, workers: int | None) -> tupl
     made = [torch.tensor(w).requires_grad_() for c in params.cells if c is not None for w in (c.W, c.U, c.b)]
     cells = [(made[n], made[n + 1], made[n + 2]) for n in range(0, len(made), 3)]
     net = rival.Net(torch.tensor(params.E).requires_grad_(), cells, torch.tensor(params.b).requires_grad_())
-    tokens = torch.tensor(text(size, 4).astype(np.int64))
-    columns = tokens[: len(tokens) // size.B * size.B].reshape(size.B, -1).t()  # (length, B)
+    averaged = isinstance(size.optimizer, ASGD)
+    average = [w.detach().clone() for w in net.leaves] if averaged else None
+    best = [w.detach().clone() for w in net.leaves]  # held as minadv holds them
+    windows = size.windows
     budgets = [int(size.delta * H + 1e-9) for H in size.hidden] if method != "none" else []
     state = [(torch.zeros(size.B, H), torch.zeros(size.B, H)) for H in size.hidden]
 
-    def step(number: int) -> None:
-        first = number * size.T % (len(columns) - size.T - 1)
+    def step(number: int) -> int:
+        x, y, scale = windows.window(number)
         noise = rival.draw(net, size.dropouts, size.B)
         second = None
         if budgets:
@@ -138,8 +163,8 @@ def _torch(size: Size, method: str, contender: str, workers: int | None) -> tupl
             second = rival.Masks(words, noise.inputs, noise.outputs, noise.U)
         grads, _, last = rival.gradients(
             net,
-            columns[first : first + size.T],
-            columns[first + 1 : first + size.T + 1],
+            torch.tensor(x.astype(np.int64)),
+            torch.tensor(y.astype(np.int64)),
             noise,
             state,
             second=second,
@@ -147,13 +172,14 @@ def _torch(size: Size, method: str, contender: str, workers: int | None) -> tupl
             fused=contender == "PyTorch LSTM",
         )
         state[:] = last
-        rival.update(net, grads, LR)
+        rival.update(net, grads, size.optimizer.lr * scale, size.optimizer.weight_decay, average)
+        return int(x.size)
 
-    return step, lambda: None
+    return step, best.clear
 
 
-def text(size: Size, windows: int) -> Any:
-    """Words drawn by Zipf's law, as many as so many windows hold."""
+@lru_cache(maxsize=1)
+def text(size: Size) -> Any:
+    """Words drawn by Zipf's law, as many as the size says."""
     chances = 1 / np.arange(1, size.V + 1)
-    drawn = np.random.default_rng(0).choice(size.V, size.B * (size.T * windows + 1), p=chances / chances.sum())
-    return drawn.astype(np.int32)
+    return np.random.default_rng(0).choice(size.V, size.N, p=chances / chances.sum()).astype(np.int32)

@@ -139,10 +139,14 @@ def gradients(
     return list(torch.autograd.grad(loss, net.leaves)), loss.detach(), last
 
 
-def update(net: Net, grads: Sequence[Tensor], lr: float) -> None:
-    """Clipped SGD, in place."""
+def update(
+    net: Net, grads: Sequence[Tensor], lr: float, decay: float = 0.0, average: Sequence[Tensor] | None = None
+) -> None:
+    """Clipped SGD with weight decay, in place; the new weights join an average, as one of two, where there is one."""
     norm = torch.sqrt(sum((g * g).sum() for g in grads))
     scale = lr * min(1.0, CLIP / float(norm))
     with torch.no_grad():
-        for w, g in zip(net.leaves, grads, strict=True):
-            w -= scale * g
+        for n, (w, g) in enumerate(zip(net.leaves, grads, strict=True)):
+            w.mul_(1 - lr * decay).sub_(g, alpha=scale)
+            if average is not None:
+                average[n].lerp_(w, 0.5)

@@ -10,9 +10,10 @@ import pytest
 
 pytest.importorskip("threadpoolctl", reason="experiments set BLAS threads")
 
-from experiments import bench_language, bench_language_steps
+from experiments import bench_language, bench_language_steps, table3
 from minadv.models.language import TokenBatch
 from minadv.regularizers import AdD, Plain
+from minadv.training.loop import advance
 from minadv.trees import leaves
 
 
@@ -22,12 +23,17 @@ def once(device: Any) -> None:
         pytest.skip("the benchmark runs on the host")
 
 
-TINY_SIZE = bench_language_steps.Size("ptb", (6, 5), 5, (0.3, 0.2, 0.2, 0.2, 0.2), B=4, V=30, delta=0.4)
+TINY_SIZE = bench_language_steps.Size(
+    "ptb", (6, 5), 9, (0.3, 0.2, 0.2, 0.2, 0.2), bench_language_steps.AVERAGED, B=4, V=30, N=400, delta=0.4
+)
 
 
 def test_bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     """Every method in miniature, in this process, and the report."""
-    sizes = {"ptb": TINY_SIZE, "again": replace(TINY_SIZE, name="again", every=2)}
+    sizes = {
+        "ptb": TINY_SIZE,
+        "again": replace(TINY_SIZE, name="again", optimizer=bench_language_steps.PLAIN, every=2),
+    }
     methods = {
         name: r if not isinstance(r, AdD) else replace(r, delta=0.4) for name, r in bench_language_steps.METHODS.items()
     }
@@ -44,6 +50,9 @@ def test_bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> 
     bench_language.main(["--sizes", "ptb", "again", "--rounds", "2", "--out", str(tmp_path)])
     found = json.loads((tmp_path / "bench_language.json").read_text())
     assert list(found["sizes"]) == ["ptb", "again"]
+    windows = TINY_SIZE.windows
+    words = [windows.window(step).x.size for step in range(2)]
+    assert all(m["minadv"]["words"] == words for m in found["sizes"]["again"].values())
     assert all(len(m["minadv"]["seconds"]) == 2 for m in found["sizes"]["again"].values())
     assert found["facts"]["command"].endswith("--out DIR")
     written = (tmp_path / "bench_language.md").read_text()
@@ -119,9 +128,46 @@ def test_the_rival_does_the_same_work(method: str, fused: bool, rng: np.random.G
     moved = torch.sqrt(sum(((a - b) ** 2).sum() for a, b in zip(before, net.leaves, strict=True)))
     norm = torch.sqrt(sum((g * g).sum() for g in grads))
     assert float(moved.detach()) == pytest.approx(0.1 * min(0.25, float(norm)), rel=1e-6)
+    average, now = [w.detach().clone() for w in net.leaves], [w.detach().clone() for w in net.leaves]
+    rival.update(net, [torch.zeros_like(w) + 1e-9 for w in now], 0.1, 0.5, average)
+    for mean, old, new in zip(average, now, net.leaves, strict=True):
+        np.testing.assert_allclose(new.detach(), 0.95 * old, rtol=0, atol=1e-9)
+        np.testing.assert_allclose(mean, (old + new.detach()) / 2, rtol=1e-12)
 
 
 def test_words_of_the_bench_are_words() -> None:
-    drawn = bench_language_steps.text(TINY_SIZE, 4)
-    assert len(drawn) == 4 * (5 * 4 + 1)
+    drawn = bench_language_steps.text(TINY_SIZE)
+    assert len(drawn) == 400
     assert 0 <= drawn.min() <= drawn.max() < 30
+
+
+def test_what_is_measured_is_what_is_trained(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sizes and optimizers of table3, and in each measurement the longest window that training there has."""
+    for size, preset in (("ptb", "ptb"), ("ptb-small", "ptb-small"), ("ptb-small as in table3", "ptb-small")):
+        ours, theirs = bench_language_steps.SIZES[size], table3.PRESETS[preset]
+        assert ours.model() == theirs.model(10_000)
+        assert (ours.B, ours.T, ours.optimizer.weight_decay) == (theirs.batch, theirs.bptt, theirs.weight_decay)
+        assert type(ours.optimizer).__name__.lower() == theirs.optimizer
+    size = bench_language_steps.SIZES["ptb"]
+    assert len(size.windows.window(size.longest, slice(0, 1)).x) == size.windows.longest == 83
+    seen: list[Any] = []
+
+    def watched(task: Any, recipe: Any, state: Any, team: Any) -> Any:
+        new, said = advance(task, recipe, state, team)
+        seen.append((state.step, new.optimizer))
+        return new, said
+
+    monkeypatch.setattr(bench_language_steps, "advance", watched)
+    bench_language_steps.measure(TINY_SIZE, "none", "minadv", 2, 1)
+    assert [step for step, _ in seen] == [TINY_SIZE.longest, 0, 1, TINY_SIZE.longest]
+    assert [optimizer.averaged for _, optimizer in seen] == [1, 2, 3, 4]
+
+
+@pytest.mark.slow
+def test_a_step_at_the_papers_size_stays_below_three_gib() -> None:
+    """1150-1150-400, 20 columns, windows of 70 words on average and 83 at most, V = 10,000, in its own process."""
+    found = bench_language.apart("ptb", "AdD K=1", "minadv", 1, 1)
+    assert "failed" not in found, found
+    if np.isnan(found["peak"]):
+        pytest.skip("this system does not tell the peak of memory")
+    assert found["peak"] / 1.073741824e3 < bench_language.LIMIT == 3
