@@ -1,10 +1,11 @@
 r"""Methods against each other on texts: the machinery of `table2`.
 
 One language model is pre-trained, and every run begins with it. What is common to all rows, the learning rate and what
-is taken over from the language model, is chosen by the validation error of the network without a regularizer, in runs
-of full length. Then each method gets the same number of settings in a search on validation data (one seed, short runs),
-and the best goes on to the full length and to all seeds. A sum of two regularizers takes the settings that its parts
-were given. All of it is recorded. Runs are ordinary runs of minadv in folders of their own, so that a comparison that
+is taken over from the language model, is chosen by the validation loss of the network without a regularizer, in runs of
+full length. Then each method gets the same number of settings in a search on validation data (one seed, short runs),
+and the best goes on to the full length and to all seeds. What is chosen is that of least validation loss: the errors of
+a few hundred texts tie, or differ by a text. A sum of two regularizers takes the settings that its parts were given.
+All of it is recorded. Runs are ordinary runs of minadv in folders of their own, so that a comparison that
 is killed goes on where it stopped when the same command is given again, and ``minadv eval``, ``predict`` and ``show``
 work on every one of them.
 """
@@ -40,7 +41,7 @@ def choose_base(
 
 
 def best_base(preset: Preset, tried: Sequence[dict[str, Any]]) -> Base:
-    """That of least validation error, then of least validation loss."""
+    """That of least validation loss."""
     if not tried:
         return Base(preset.lrs[0], preset.takes[0])
     return Base(**min(tried, key=_score)["base"])
@@ -94,7 +95,7 @@ def _all(jobs: Sequence[Job], workers: int, title: str) -> list[dict[str, Any]]:
 
 
 def best_setting(searched: Sequence[dict[str, Any]], method: str) -> Setting:
-    """The setting of least validation error, then of least validation loss; of a sum, those of its parts."""
+    """The setting of least validation loss; of a sum, those of its parts."""
     if method in SUMS:
         add, vat = (best_setting(searched, part) for part in SUMS[method])
         return replace(add, norm=vat.norm)
@@ -102,8 +103,9 @@ def best_setting(searched: Sequence[dict[str, Any]], method: str) -> Setting:
     return Setting(**min(found, key=_score)["setting"]) if found else settings(method)[0]
 
 
-def _score(result: dict[str, Any]) -> tuple[float, float]:
-    return result["valid"]["error"], result["valid"]["loss"]
+def _score(result: dict[str, Any]) -> float:
+    """The validation loss, which tells settings apart where the errors of a few hundred texts tie."""
+    return float(result["valid"]["loss"])
 
 
 def every_row(preset: Preset, root: Path) -> list[dict[str, Any]]:

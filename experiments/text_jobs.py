@@ -143,7 +143,10 @@ def pretrain(preset: Preset, *, root: Path, data_dir: str | None, device: str, w
 
 
 def work(job: Job) -> dict[str, Any]:
-    """Train (or find trained) one classifier; its errors with the weights of the best validation error."""
+    """Train (or find trained) one classifier; its errors with the weights of the best validation error.
+
+    A run that only chooses keeps those of the best validation loss, which is what it is compared by.
+    """
     if (found := found_result(job.folder, job.preset)) is not None:
         return found
     preset, about = job.preset, about_data(job.preset, job.data_dir)
@@ -162,6 +165,7 @@ def work(job: Job) -> dict[str, Any]:
         step_schedule=decay(0.05, job.steps),
         weight=weight(job.method, job.setting),
         eval_every=max(1, job.steps // job.evaluations),
+        monitor="error" if job.part == "final" else "loss",
         keep=1,
         seed=job.seed,
         device=job.device,  # type: ignore[arg-type]

@@ -153,7 +153,8 @@ def heading(preset: Preset, about: dict[str, Any], data: dict[str, Any]) -> str:
     corpus, lm = data["lm"]["facts"], data["lm"]
     read = "all words" if preset.max_tokens is None else f"the last {preset.max_tokens} words"
     search = (
-        f"three settings a method, chosen on validation data in runs of {preset.search_steps} steps (one seed)"
+        f"three settings a method, of which that of least validation loss in runs of {preset.search_steps} steps "
+        "(one seed) is taken"
         if preset.search_steps
         else "the paper's settings"
     )
@@ -179,8 +180,8 @@ def bases(data: dict[str, Any]) -> str:
     taken = names[data["base"]["take"]]
     if not data["tried"]:
         return f"{taken}, as the paper does"
-    tried = [f"{names[t['base']['take']]} at {t['base']['lr']:g}: {t['valid']['error']:.2f} %" for t in data["tried"]]
-    return f"{taken}, the best on validation data without a regularizer ({'; '.join(tried)})"
+    tried = [f"{names[t['base']['take']]} at {t['base']['lr']:g}: {t['valid']['loss']:.3f}" for t in data["tried"]]
+    return f"{taken}, of least validation loss without a regularizer ({'; '.join(tried)})"
 
 
 def figure(preset: Preset, results: Sequence[dict[str, Any]], bayes: dict[str, Any]) -> Any:
