@@ -3,6 +3,7 @@ r"""One run of a comparison on texts: its sizes, its folder, and how it is train
 from __future__ import annotations
 
 import json
+import math
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -24,6 +25,8 @@ from minadv.training.text_runs import Take
 from minadv.training.text_task import read
 
 RESULT = "result.json"
+CURVE = ("step", "train_loss", "regularizer", "valid_error", "valid_loss")
+"""What a point of a result's curve is."""
 
 
 @dataclass(frozen=True)
@@ -164,7 +167,7 @@ def work(job: Job) -> dict[str, Any]:
         optimizer=Adam(job.base.lr),
         step_schedule=decay(0.05, job.steps),
         weight=weight(job.method, job.setting),
-        eval_every=max(1, job.steps // job.evaluations),
+        eval_every=math.ceil(job.steps / job.evaluations),  # never more evaluations than were asked for
         monitor="error" if job.part == "final" else "loss",
         keep=1,
         seed=job.seed,
@@ -182,7 +185,9 @@ def work(job: Job) -> dict[str, Any]:
         "setting": asdict(job.setting),
         "base": asdict(job.base),
         "valid": run.evaluate("valid"),
-        "curve": [(r["step"], r["train_loss"], r["regularizer"], r["valid_error"]) for r in run.records],
+        "curve": [tuple(r[name] for name in CURVE) for r in run.records],
+        "epochs": run.records[-1]["epoch"],
+        "classes": len(run.classes),
     }
     if job.part == "final":
         missed = wrong(run)

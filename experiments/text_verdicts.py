@@ -2,6 +2,7 @@ r"""Table 2 in words and numbers: the rows beside the paper's, what they say, an
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -140,12 +141,20 @@ def claimed(preset: Preset, one: str, other: str) -> str:
 
 
 def why_not(results: Sequence[dict[str, Any]]) -> str:
-    """Whether the network without a regularizer fits its training texts: too little training, or too few texts."""
-    curve = next(r["curve"] for r in results if r["method"] == "none")
-    loss, chance = curve[-1][1], curve[0][1]
-    fitted = loss < 0.5 * chance
-    reason = "there are too few labelled texts for it" if fitted else "it was not trained long enough"
-    return f"Its training loss went from {chance:.2f} to {loss:.2f}: {reason}."
+    """The last losses of the network without a regularizer beside that of a guess: what is high above half of it."""
+    none = next(r for r in results if r["method"] == "none")
+    _, train, _, _, valid = none["curve"][-1]
+    guess = math.log(none["classes"])
+    if train > guess / 2:
+        reading = "it is still learning, and more steps may help"
+    elif valid > guess / 2:
+        reading = "it fits its labelled texts and not others, which more of them or a regularizer may help"
+    else:
+        reading = "both are low, so that neither short training nor overfitting shows"
+    return (
+        f"After {none['epochs']:.1f} epochs its training loss is {train:.2f} and its validation loss {valid:.2f}, "
+        f"where a guess among {none['classes']} classes has {guess:.2f}: {reading}."
+    )
 
 
 def heading(preset: Preset, about: dict[str, Any], data: dict[str, Any]) -> str:
@@ -158,16 +167,17 @@ def heading(preset: Preset, about: dict[str, Any], data: dict[str, Any]) -> str:
         if preset.search_steps
         else "the paper's settings"
     )
-    sums, taken = " and ".join(SUMS), bases(data)
+    sums, taken, evaluations = " and ".join(SUMS), bases(data), len(data["results"][0]["curve"])
     return f"""# Table 2, {preset.name}
 
 {preset.about}: {corpus["train"]:,} training, {corpus["valid"]:,} validation, {corpus["test"]:,} test and
 {corpus["unlabelled"]:,} unlabelled texts, a vocabulary of {corpus["words"]:,} words, {read} of a text. Embeddings of
-{preset.embed}, an LSTM of {preset.hidden} units, a ReLU layer of 30. Language model: {preset.lm_steps:,} steps of
+{preset.embed} with dropout {preset.dropout:g} (the paper's: 0.5), an LSTM of {preset.hidden} units with a forget bias
+of {preset.forget_bias:g} at first (the paper's: 0), a ReLU layer of 30. Language model: {preset.lm_steps:,} steps of
 {preset.lm_batch} x {preset.lm_window} words on training and unlabelled texts, held-out perplexity
 {lm["valid"]["perplexity"]:.1f}; every run begins with it. Classifier: {preset.steps:,} steps of {preset.batch} labelled
 and, where a method can use them, {preset.batch} unlabelled texts, Adam at {data["base"]["lr"]:g}, averaged weights,
-those of the best of {preset.evaluations} validation errors. Taken over from the language model: {taken}.
+those of the best of {evaluations} validation errors. Taken over from the language model: {taken}.
 Settings: {search}; {sums} take those of their parts. Texts: fingerprint {corpus["fingerprint"][:12]}.
 `{about["command"]}`, last part {about["seconds"]} s on {about["cores"]} cores ({about["cpu"]}), NumPy {about["numpy"]}.
 

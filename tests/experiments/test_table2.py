@@ -39,7 +39,7 @@ DOCSTRINGS = table2.PRESETS["docstrings"]
 TINY = Preset(
     *("tiny", "toy", None, 4, 50, 0.2, 6, None, 1.0),
     *(6, 4, 5, 1e-2, 5),
-    *(3, 8, (1e-2,), ("all", "embeddings"), 2, 1, 1),
+    *(5, 8, (1e-2,), ("all", "embeddings"), 2, 1, 2),
     about="toys",
 )
 
@@ -105,10 +105,22 @@ def test_what_is_written_says_where_it_comes_from_and_names_no_folder(whole: Pat
     assert str(whole) not in json.dumps(data(whole)["facts"])
     assert all(f"\n| {method} " in text for method in (*METHODS, "naive Bayes"))
     assert "held-out perplexity" in text
+    assert "with dropout 0.2 (the paper's: 0.5)" in text
+    assert "a forget bias\nof 1 at first (the paper's: 0)" in text
     assert (whole / "out" / "table2-tiny.png").stat().st_size > 10_000
     assert reporting.command("table2", ["--data-dir=/a", "--preset", "imdb", "--out", "/b"]) == (
         "python -m experiments.table2 --data-dir=DIR --preset imdb --out DIR"
     )
+
+
+def test_as_many_evaluations_as_the_heading_says(whole: Path) -> None:
+    """Five steps in two parts: evaluations after the third and the last, not after the second and fourth as well."""
+    text = (whole / "out" / "table2-tiny.md").read_text()
+    assert "those of the best of 2 validation errors" in text
+    for r in data(whole)["results"]:
+        assert [point[0] for point in r["curve"]] == [3, 5]
+        assert r["epochs"] == pytest.approx(5 / (len(OF.train) // 8))
+        assert r["classes"] == 2
 
 
 def test_a_second_call_does_no_work(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,7 +209,15 @@ def test_the_paper_s_delta_is_a_budget_of_four_in_the_small_preset() -> None:
 
 def result(method: str, wrong: list[int], seed: int = 0, **more: Any) -> dict[str, Any]:
     base = {"method": method, "seed": seed, "setting": vars(Setting()), "valid": {"error": 10.0}, "wrong": wrong}
-    return {**base, "curve": [(1, 0.7, 0.0, 50.0), (2, 0.6, 0.0, 20.0)], "test": {"error": float(len(wrong))}, **more}
+    curve = [(1, 0.7, 0.0, 50.0, 0.69), (2, 0.6, 0.0, 20.0, 0.65)]
+    return {
+        **base,
+        "curve": curve,
+        "epochs": 8.25,
+        "classes": 2,
+        "test": {"error": float(len(wrong))},
+        **more,
+    }
 
 
 BAYES = {"binary": True, "alpha": 1.0, "valid": {"error": 16.0}, "test": {"error": 16.0}, "wrong": list(range(16))}
@@ -229,7 +249,8 @@ def test_verdict() -> None:
     assert lines[0] == "- From low test error to high: AdD K=1 11.00, AdD K=2 11.00, FD 12.00, none 20.00."
     assert lines[1] == (
         "- The LSTM without a regularizer does not beat naive Bayes on the same words: 20.00 % against 16.00 %. "
-        "Its training loss went from 0.70 to 0.60: it was not trained long enough."
+        "After 8.2 epochs its training loss is 0.60 and its validation loss 0.65, where a guess among 2 classes has "
+        "0.69: it is still learning, and more steps may help."
     )
     assert lines[2] == "- Lower than none: FD, AdD K=1, AdD K=2; not lower: none."
     assert lines[3] == (
@@ -242,6 +263,25 @@ def test_verdict() -> None:
     assert lines[5].startswith("- Rank correlation with the paper's column over 4 rows: +0.9")
     better = text_verdicts.verdict(TINY, [result("none", [1, 2])], BAYES)
     assert "The LSTM without a regularizer beats naive Bayes on the same words: 2.00 % against 16.00 %." in better
+
+
+@pytest.mark.parametrize(
+    ("train", "valid", "classes", "says"),
+    [
+        (0.36, 0.9, 2, "it is still learning"),
+        (0.34, 0.9, 2, "it fits its labelled texts and not others"),
+        (0.34, 0.34, 2, "neither short training nor overfitting shows"),
+        (0.6, 1.0, 6, "it fits its labelled texts and not others"),
+        (1.0, 1.0, 6, "it is still learning"),
+    ],
+)
+def test_why_it_does_not_beat_naive_bayes(train: float, valid: float, classes: int, says: str) -> None:
+    """The last losses against log(classes), wherever training began."""
+    for first in (0.1, 5.0):
+        curve = [(1, first, 0.0, 50.0, first), (2, train, 0.0, 20.0, valid)]
+        told = text_verdicts.why_not([result("none", [1], curve=curve, classes=classes)])
+        assert f"its training loss is {train:.2f} and its validation loss {valid:.2f}" in told
+        assert says in told
 
 
 def test_naive_bayes_against_scikit_learn() -> None:
