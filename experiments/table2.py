@@ -139,7 +139,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     print(f"language model: held-out perplexity {lm['valid']['perplexity']:.1f}", file=sys.stderr)
     if args.until == "pretrain":
         return
-    base, tried = text_comparison.choose_base(preset, workers=workers, **where)
+    base = text_comparison.choose_base(preset, workers=workers, **where)
     print(f"all rows: Adam at {base.lr:g}, taking over from it: {base.take}", file=sys.stderr)
     if args.until == "base":
         return
@@ -148,11 +148,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         return
     seeds = args.seeds or preset.seeds
     text_comparison.final(preset, base, searched, methods=args.methods, seeds=seeds, workers=workers, **where)
-    results = text_comparison.every_row(preset, args.runs)
     bayes = naive_bayes(corpus_of(text_jobs.about_data(preset, args.data_dir)), preset.max_tokens)
     about = reporting.facts(started, command=reporting.command("table2", argv), preset=asdict(preset))
-    data = {"lm": lm, "bayes": bayes, "base": asdict(base), "tried": tried, "search": searched, "results": results}
-    write(preset, about, data, args.out)
+    write(preset, about, {"lm": lm, "bayes": bayes, **text_comparison.everything(preset, args.runs)}, args.out)
 
 
 def write(preset: Preset, about: dict[str, Any], data: dict[str, Any], out: Path) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,19 +25,16 @@ from experiments.text_methods import METHODS, SUMS, Setting, settings
 SEARCH_SEED = 1000
 
 
-def choose_base(
-    preset: Preset, *, workers: int, root: Path, data_dir: str | None, device: str
-) -> tuple[Base, list[dict[str, Any]]]:
-    """What all rows have in common, and the runs without a regularizer, of full length, that chose it."""
+def choose_base(preset: Preset, *, workers: int, root: Path, data_dir: str | None, device: str) -> Base:
+    """What all rows have in common, chosen by runs without a regularizer, of full length."""
     jobs = [
         Job(preset, "none", SEARCH_SEED, Setting(), Base(lr, take), "base", root, data_dir, device)
         for take in preset.takes
         for lr in preset.lrs
     ]
     if len(jobs) == 1:
-        return jobs[0].base, []
-    tried = _all(jobs, workers, f"{preset.name}: base")
-    return best_base(preset, tried), tried
+        return jobs[0].base
+    return best_base(preset, _all(jobs, workers, f"{preset.name}: base"))
 
 
 def best_base(preset: Preset, tried: Sequence[dict[str, Any]]) -> Base:
@@ -108,18 +105,25 @@ def _score(result: dict[str, Any]) -> float:
     return float(result["valid"]["loss"])
 
 
-def every_row(preset: Preset, root: Path) -> list[dict[str, Any]]:
-    """The results of all finished runs of full length, whichever command made them, in the order of the table.
+def everything(preset: Preset, root: Path) -> dict[str, Any]:
+    """All finished runs, whichever command made them: those that chose the base and the settings, and the rows.
 
-    Runs in another setting than the one that was chosen are left out.
+    They stand in the order of the table. Runs on another base, or in another setting, than was chosen are left out.
     """
     tried, searched, found = (_results(preset, root / preset.name / part) for part in ("base", "search", "final"))
+    tried.sort(key=lambda r: (preset.takes.index(r["base"]["take"]), preset.lrs.index(r["base"]["lr"])))
     base = best_base(preset, tried)
-    searched = [r for r in searched if Base(**r["base"]) == base]
+    searched = [r for r in searched if Base(**r["base"]) == base and Setting(**r["setting"]) in settings(r["method"])]
+    searched.sort(key=lambda r: (_place(r), settings(r["method"]).index(Setting(**r["setting"]))))
     chosen = [
         r for r in found if Base(**r["base"]) == base and Setting(**r["setting"]) == best_setting(searched, r["method"])
     ]
-    return sorted(chosen, key=lambda r: (list(METHODS).index(r["method"]), r["seed"]))
+    rows = sorted(chosen, key=lambda r: (_place(r), r["seed"]))
+    return {"base": asdict(base), "tried": tried, "search": searched, "results": rows}
+
+
+def _place(result: dict[str, Any]) -> int:
+    return list(METHODS).index(result["method"])
 
 
 def _results(preset: Preset, folder: Path) -> list[dict[str, Any]]:

@@ -133,7 +133,10 @@ def test_a_second_call_does_no_work(whole: Path, tmp_path: Path, monkeypatch: py
 
 
 def test_a_killed_run_goes_on(whole: Path, tmp_path: Path) -> None:
-    """Without its results, and back before its last checkpoint, it ends where it ended; more seeds join the table."""
+    """Without its results, and back before its last checkpoint, it ends where it ended; more seeds join the table.
+
+    The record of how settings were chosen is that of all methods, not of those of the last call alone.
+    """
     shutil.copytree(whole, tmp_path / "again")
     root = tmp_path / "again" / "runs" / "tiny"
     [folder] = (root / "final").glob("AdD_K=2-*")
@@ -145,7 +148,11 @@ def test_a_killed_run_goes_on(whole: Path, tmp_path: Path) -> None:
     run(tmp_path / "again", "--methods", "AdD K=2", "none", "--seeds", "2")
     for path, result in before.items():
         assert json.loads((path / "result.json").read_text()) == result
-    rows = [(r["method"], r["seed"]) for r in data(tmp_path / "again")["results"]]
+    first, second = data(whole), data(tmp_path / "again")
+    assert [second[part] for part in ("base", "tried", "search")] == [
+        first[part] for part in ("base", "tried", "search")
+    ]
+    rows = [(r["method"], r["seed"]) for r in second["results"]]
     assert rows == [(m, seed) for m in METHODS for seed in range(2 if m in ("none", "AdD K=2") else 1)]
     assert "| none " in (tmp_path / "again" / "out" / "table2-tiny.md").read_text()
 
