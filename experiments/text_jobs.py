@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import math
 import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +19,7 @@ from experiments.text_methods import Setting, regularizer, weight
 from minadv.backend import Array
 from minadv.commands.text_settings import corpus_of
 from minadv.data.documents import Corpus
+from minadv.influence import ZeroInfluenceWarning
 from minadv.models.pretraining import TextLM
 from minadv.models.text import TextClassifier
 from minadv.training.optimizers import Adam
@@ -25,6 +29,7 @@ from minadv.training.text_runs import Take
 from minadv.training.text_task import read
 
 RESULT = "result.json"
+ZERO_MAPS = "zero-maps.txt"
 CURVE = ("step", "train_loss", "regularizer", "valid_error", "valid_loss")
 """What a point of a result's curve is."""
 
@@ -152,9 +157,32 @@ def work(job: Job) -> dict[str, Any]:
     """
     if (found := found_result(job.folder, job.preset)) is not None:
         return found
+    with noting_zero_maps(job.folder):
+        run = train(job)
+    result = {
+        "preset": asdict(job.preset),
+        "method": job.method,
+        "seed": job.seed,
+        "setting": asdict(job.setting),
+        "base": asdict(job.base),
+        "valid": run.evaluate("valid"),
+        "curve": [tuple(r[name] for name in CURVE) for r in run.records],
+        "epochs": run.records[-1]["epoch"],
+        "classes": len(run.classes),
+        "zero_maps": zero_maps(job.folder),
+    }
+    if job.part == "final":
+        missed = wrong(run)
+        result |= {"test": {"error": 100 * float(missed.mean())}, "wrong": np.flatnonzero(missed).tolist()}
+    reporting.write_json(job.folder / RESULT, result)
+    return result
+
+
+def train(job: Job) -> TextRun:
+    """The run itself, from where it was left."""
     preset, about = job.preset, about_data(job.preset, job.data_dir)
     corpus = corpus_of(about)
-    run = fit_text(
+    return fit_text(
         TextClassifier(**encoder(preset, corpus), n_classes=len(corpus.classes), truncate=preset.truncate),
         corpus,
         regularizer=regularizer(job.method, job.setting),
@@ -178,22 +206,30 @@ def work(job: Job) -> dict[str, Any]:
         workers=1,  # the runs themselves go side by side
         progress=False,
     )
-    result = {
-        "preset": asdict(preset),
-        "method": job.method,
-        "seed": job.seed,
-        "setting": asdict(job.setting),
-        "base": asdict(job.base),
-        "valid": run.evaluate("valid"),
-        "curve": [tuple(r[name] for name in CURVE) for r in run.records],
-        "epochs": run.records[-1]["epoch"],
-        "classes": len(run.classes),
-    }
-    if job.part == "final":
-        missed = wrong(run)
-        result |= {"test": {"error": 100 * float(missed.mean())}, "wrong": np.flatnonzero(missed).tolist()}
-    reporting.write_json(job.folder / RESULT, result)
-    return result
+
+
+@contextmanager
+def noting_zero_maps(folder: Path) -> Iterator[None]:
+    """Within it, every influence map that is zero leaves a line in the run's folder, where it survives a kill."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", ZeroInfluenceWarning)
+        others = warnings.showwarning
+
+        def note(message: Warning | str, category: type[Warning], *where: Any, **how: Any) -> None:
+            if issubclass(category, ZeroInfluenceWarning):
+                with (folder / ZERO_MAPS).open("a") as file:
+                    file.write(f"{message}\n")
+            else:
+                others(message, category, *where, **how)
+
+        warnings.showwarning = note
+        yield
+
+
+def zero_maps(folder: Path) -> int:
+    """How many influence maps of a run were zero, those of steps that were taken twice after a kill counted twice."""
+    path = folder / ZERO_MAPS
+    return len(path.read_text().splitlines()) if path.exists() else 0
 
 
 def wrong(run: TextRun) -> Array:

@@ -126,6 +126,10 @@ def verdict(preset: Preset, results: Sequence[dict[str, Any]], bayes: dict[str, 
     if len(known) > 2:
         rho = float(stats.spearmanr([means[m] for m in known], [paper(preset, m) for m in known]).statistic)
         lines.append(f"- Rank correlation with the paper's column over {len(known)} rows: {rho:+.2f}.")
+    zeros = {m: sum(r["zero_maps"] for r in results if r["method"] == m) for m in listed if m.startswith("AdD")}
+    if zeros:
+        found = ", ".join(f"{n} in the runs of {m}" for m, n in zeros.items() if n)
+        lines.append(f"- Influence maps that were zero up to rounding: {found or 'none in any row'}.")
     seeds = {len(errors(results, m)) for m in listed}
     lines.append(
         "- P values are those of the test texts, for the first seed alone: they say nothing of what another seed or "

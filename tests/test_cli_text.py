@@ -16,6 +16,7 @@ import pytest
 from minadv.cli import Help, Parser, main
 from minadv.commands import families, text_settings
 from minadv.data import reviews
+from minadv.models.text import TextClassifier
 from minadv.training import checkpoints, log
 from minadv.training.files import seal
 from minadv.training.text import load_text
@@ -130,12 +131,15 @@ def test_train_begins_with_the_language_model(trained: Path, lm: Path, texts: Pa
 
 
 @pytest.mark.parametrize("method", text_settings.METHODS)
-def test_every_method(method: str, texts: Path, says: Any, tmp_path: Path) -> None:
-    """At K = 2, where there is a K: no map is zero, or a warning would end the test."""
+def test_every_method(method: str, texts: Path, capsys: Any, tmp_path: Path) -> None:
+    """At K = 2, where there is a K: no map is zero, or there would be a warning."""
     run = tmp_path / "run"
-    given = [*SHORT, "--adv-steps", 2] if method in text_settings.ADVERSARIAL else PLAIN
-    [line] = says("train", "text", "--data-dir", texts, *given, "--method", method, "--out", run)
-    assert line.startswith("test error ")
+    extra = [*SHORT, "--adv-steps", 2] if method in text_settings.ADVERSARIAL else PLAIN
+    given = [*extra, "--method", method, "--out", run]
+    assert main(list(map(str, ["train", "text", "--data-dir", texts, *given]))) == 0
+    said = capsys.readouterr()
+    assert said.out.startswith("test error ")
+    assert "warning:" not in said.err
     names = ("Plain", "AT", "VAT", "VD", "EL", "FD", "Pi", "AdD", "AdD", "Sum")
     kinds = dict(zip(text_settings.METHODS, names, strict=True))
     described = load_text(run).config["regularizer"]
@@ -148,13 +152,21 @@ def test_every_method(method: str, texts: Path, says: Any, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     "options", ["", "--search reselect", "--init base --noise independent --distance kl --stop-base --rule authors"]
 )
-def test_adversarial_dropout(K: int, options: str, texts: Path, says: Any, tmp_path: Path) -> None:
+def test_adversarial_dropout(K: int, options: str, texts: Path, capsys: Any, tmp_path: Path) -> None:
     given = [*SHORT, "--adv-steps", K, *options.split(), "--out", tmp_path / "run"]
-    assert says("train", "text", "--data-dir", texts, *given)
+    assert main(list(map(str, ["train", "text", "--data-dir", texts, *given]))) == 0
+    assert "warning:" not in capsys.readouterr().err
     config = load_text(tmp_path / "run").config["regularizer"]
     assert config["adv_steps"] == K
     assert config["share_noise"] == ("independent" not in options)
     assert config["init"] == ("base" if "base" in options else "flip")
+
+
+def test_a_zero_map_is_said(texts: Path, capsys: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TextClassifier, "noise", lambda *given: None)  # the same in both passes: none
+    given = [*SHORT, "--init", "base", "--noise", "independent", "--out", tmp_path / "run"]
+    assert main(list(map(str, ["train", "text", "--data-dir", texts, *given]))) == 0
+    assert "minadv: warning: the influence map is zero up to rounding" in capsys.readouterr().err
 
 
 def test_options_reach_the_run(texts: Path, says: Any, tmp_path: Path) -> None:

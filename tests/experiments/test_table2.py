@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from experiments import (
     text_verdicts,
 )
 from experiments.text_comparison import best_setting
-from experiments.text_jobs import Preset
+from experiments.text_jobs import Base, Job, Preset
 from experiments.text_methods import METHODS, SUMS, Setting, settings
 from minadv.adversary import find_budgets
 from minadv.cli import main
@@ -157,6 +158,20 @@ def test_a_killed_run_goes_on(whole: Path, tmp_path: Path) -> None:
     assert "| none " in (tmp_path / "again" / "out" / "table2-tiny.md").read_text()
 
 
+def test_zero_maps_are_counted(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """None in the rows of the table; those of a search that has no slope are, and other warnings are what they were."""
+    assert [r["zero_maps"] for r in data(whole)["results"]] == [0] * len(METHODS)
+    job = Job(TINY, "AdD K=1", 0, Setting(), Base(1e-2, "all"), "search", tmp_path, None)
+    (tmp_path / "tiny").mkdir()
+    shutil.copytree(whole / "runs" / "tiny" / "lm", tmp_path / "tiny" / "lm")
+    same = AdD(delta=0.04, init="base", share_noise=False)
+    monkeypatch.setattr(text_jobs, "regularizer", lambda *given: same)
+    monkeypatch.setattr(TextClassifier, "noise", lambda *given: None)  # the same in both passes: none
+    assert text_jobs.work(job)["zero_maps"] == 2 * 2  # labelled and unlabelled texts of two steps
+    with pytest.warns(UserWarning, match="other"), text_jobs.noting_zero_maps(tmp_path):
+        warnings.warn("other", UserWarning, stacklevel=1)
+
+
 def test_it_stops_where_it_is_told_to(tmp_path: Path) -> None:
     for until, there in (("pretrain", ["lm"]), ("base", ["base", "lm"]), ("search", ["base", "lm", "search"])):
         run(tmp_path, "--until", until, "--methods", "VD")
@@ -222,6 +237,7 @@ def result(method: str, wrong: list[int], seed: int = 0, **more: Any) -> dict[st
         "curve": curve,
         "epochs": 8.25,
         "classes": 2,
+        "zero_maps": 0,
         "test": {"error": float(len(wrong))},
         **more,
     }
@@ -268,7 +284,11 @@ def test_verdict() -> None:
         == "- AdD K=2 against AdD K=1: no difference (McNemar P = 1, not to be told from chance); the paper: -0.15."
     )
     assert lines[5].startswith("- Rank correlation with the paper's column over 4 rows: +0.9")
+    assert lines[6] == "- Influence maps that were zero up to rounding: none in any row."
+    some = [*ROWS[:2], result("AdD K=1", [1], zero_maps=2), result("AdD K=1", [1], seed=1, zero_maps=1)]
+    assert "zero up to rounding: 3 in the runs of AdD K=1." in text_verdicts.verdict(TINY, some, BAYES)
     better = text_verdicts.verdict(TINY, [result("none", [1, 2])], BAYES)
+    assert "Influence maps" not in better
     assert "The LSTM without a regularizer beats naive Bayes on the same words: 2.00 % against 16.00 %." in better
 
 
