@@ -13,7 +13,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -22,33 +22,17 @@ from experiments.naive_bayes import naive_bayes
 from experiments.text_jobs import Preset
 from experiments.text_methods import METHODS
 from minadv.backend import choose_device
+from minadv.commands import text_settings
 from minadv.commands.text_settings import corpus_of
 
-IMDB = Preset(
-    "imdb",
-    "imdb",
-    vocab_size=None,
-    embed=256,
-    hidden=1024,
-    dropout=0.5,
-    max_tokens=None,
-    truncate=400,
-    forget_bias=0.0,
-    lm_steps=100_000,
-    lm_batch=256,
-    lm_window=400,
-    lm_lr=1e-3,
-    candidates=1024,
-    steps=15_000,
-    batch=64,
-    lrs=(5e-4,),
-    takes=("all",),
-    search_steps=3000,
-    seeds=5,
-    evaluations=30,
-    min_documents=2,
-    about="IMDB at the paper's sizes",
-)
+
+def of_paper(name: str, **more: Any) -> Preset:
+    """A preset of the paper's sizes: those of ``minadv train NAME``, so that there is one place that has them."""
+    theirs = text_settings.PRESETS[name]
+    same = {f.name: getattr(theirs, f.name) for f in fields(Preset) if hasattr(theirs, f.name)}
+    long = {"steps": theirs.train_steps, "lm_steps": theirs.lm_train_steps, "lrs": (theirs.lr,)}
+    return Preset(**{**same, **long, "name": name, "takes": ("all",), "seeds": 5, **more})
+
 
 PRESETS = {
     preset.name: preset
@@ -67,10 +51,12 @@ PRESETS = {
             lm_batch=32,
             lm_window=35,
             lm_lr=3e-3,
+            lm_lr_decay=0.9988,
             candidates=500,
             steps=600,
             batch=32,
             lrs=(5e-3, 1e-2),
+            lr_decay=0.995,
             takes=("all", "embeddings"),
             search_steps=200,
             seeds=1,
@@ -91,27 +77,20 @@ PRESETS = {
             lm_batch=128,
             lm_window=70,
             lm_lr=3e-3,
+            lm_lr_decay=0.99985,
             candidates=1024,
             steps=2000,
             batch=32,
             lrs=(2e-3, 5e-3),
+            lr_decay=0.9985,
             takes=("all", "embeddings"),
             search_steps=400,
             seeds=1,
             evaluations=6,
             about="IMDB at a reduced size",
         ),
-        IMDB,
-        replace(
-            IMDB,
-            name="elec",
-            corpus="elec",
-            embed=512,
-            steps=10_000,
-            search_steps=2000,
-            evaluations=20,
-            about="Elec at the paper's sizes",
-        ),
+        of_paper("imdb", search_steps=3000, evaluations=30, about="IMDB at the paper's sizes"),
+        of_paper("elec", search_steps=2000, evaluations=20, about="Elec at the paper's sizes"),
     )
 }
 

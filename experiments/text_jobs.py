@@ -38,8 +38,8 @@ CURVE = ("step", "train_loss", "regularizer", "valid_error", "valid_loss")
 class Preset:
     """One size of the comparison; what begins with ``lm_`` is for the language model.
 
-    Learning rates fall to a twentieth (the classifier's) and a tenth (the language model's) by the last step, as the
-    paper's nearly do over its own number of steps.
+    Learning rates are multiplied by ``lr_decay`` and ``lm_lr_decay`` a step; in a search, which is shorter, they fall
+    as far in fewer steps.
     """
 
     name: str
@@ -55,10 +55,12 @@ class Preset:
     lm_batch: int
     lm_window: int
     lm_lr: float
+    lm_lr_decay: float
     candidates: int
     steps: int
     batch: int
     lrs: tuple[float, ...]
+    lr_decay: float
     takes: tuple[Take, ...]
     search_steps: int  # 0: no search
     seeds: int
@@ -94,6 +96,11 @@ class Job:
         return self.preset.search_steps if self.part == "search" else self.preset.steps
 
     @property
+    def lr_decay(self) -> float:
+        """A factor a step that comes to in this run's steps what the preset's comes to in all of its own."""
+        return float(self.preset.lr_decay ** (self.preset.steps / self.steps))
+
+    @property
     def evaluations(self) -> int:
         return 2 if self.part == "search" else self.preset.evaluations
 
@@ -115,11 +122,6 @@ def encoder(preset: Preset, corpus: Corpus) -> dict[str, Any]:
     return {**sizes, "embedding_dropout": preset.dropout, "forget_bias": preset.forget_bias}
 
 
-def decay(end: float, steps: int) -> ExponentialDecay:
-    """The factor a step that comes to ``end`` after so many."""
-    return ExponentialDecay(end ** (1 / steps))
-
-
 def pretrain(preset: Preset, *, root: Path, data_dir: str | None, device: str, workers: int | None) -> dict[str, Any]:
     """The language model that all runs begin with: trained, or found trained."""
     folder = root / preset.name / "lm"
@@ -134,7 +136,7 @@ def pretrain(preset: Preset, *, root: Path, data_dir: str | None, device: str, w
         batch_size=preset.lm_batch,
         T=preset.lm_window,
         optimizer=Adam(preset.lm_lr),
-        step_schedule=decay(0.1, preset.lm_steps),
+        step_schedule=ExponentialDecay(preset.lm_lr_decay),
         eval_every=max(1, preset.lm_steps // 10),
         checkpoint_every=max(1, preset.lm_steps // 40),
         device=device,  # type: ignore[arg-type]
@@ -193,7 +195,7 @@ def train(job: Job) -> TextRun:
         max_tokens=preset.max_tokens,
         steps=job.steps,
         optimizer=Adam(job.base.lr),
-        step_schedule=decay(0.05, job.steps),
+        step_schedule=ExponentialDecay(job.lr_decay),
         weight=weight(job.method, job.setting),
         eval_every=math.ceil(job.steps / job.evaluations),  # never more evaluations than were asked for
         monitor="error" if job.part == "final" else "loss",

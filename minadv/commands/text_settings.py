@@ -104,11 +104,12 @@ PRESETS = {
         lm_batch=64,
         lm_window=100,
     ),
-    "imdb": Preset("IMDB film reviews, good or bad (the paper's sizes, for a GPU)", "imdb"),
+    "imdb": Preset("IMDB film reviews, good or bad (the paper's sizes, for a GPU)", "imdb", min_documents=2),
     "elec": Preset(
         "Elec reviews of electronics, good or bad (the paper's sizes, for a GPU)",
         "elec",
         embed=512,
+        min_documents=2,
         train_steps=10_000,
     ),
 }

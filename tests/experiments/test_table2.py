@@ -1,5 +1,6 @@
 """Table 2 in miniature: pre-trained, searched, run, resumed, told; and the naive Bayes that stands beside it."""
 
+import dataclasses
 import json
 import shutil
 import warnings
@@ -29,6 +30,7 @@ from experiments.text_jobs import Base, Job, Preset
 from experiments.text_methods import METHODS, SUMS, Setting, settings
 from minadv.adversary import find_budgets
 from minadv.cli import main
+from minadv.commands import text_settings
 from minadv.data.documents import Documents
 from minadv.models.text import TextClassifier
 from minadv.regularizers import AdD, Sum
@@ -39,8 +41,8 @@ OF = corpus(40, unlabelled=20)
 DOCSTRINGS = table2.PRESETS["docstrings"]
 TINY = Preset(
     *("tiny", "toy", None, 4, 50, 0.2, 6, None, 1.0),
-    *(6, 4, 5, 1e-2, 5),
-    *(5, 8, (1e-2,), ("all", "embeddings"), 2, 1, 2),
+    *(6, 4, 5, 1e-2, 0.9, 5),
+    *(5, 8, (1e-2,), 0.8, ("all", "embeddings"), 2, 1, 2),
     about="toys",
 )
 
@@ -336,6 +338,31 @@ def test_the_paper_is_quoted_rightly() -> None:
         (256, 1024, 15_000, 400, 100_000),
         (512, 1024, 10_000, 400, 100_000),
     ]
+    for p in sizes.values():
+        assert (p.lrs, p.lr_decay, p.batch, p.takes, p.seeds) == ((5e-4,), 0.9998, 64, ("all",), 5)
+        assert (p.lm_lr, p.lm_lr_decay, p.lm_batch, p.candidates) == (1e-3, 0.9999, 256, 1024)
+        assert (p.dropout, p.forget_bias, p.max_tokens, p.min_documents) == (0.5, 0.0, None, 2)
+
+
+@pytest.mark.parametrize("name", ["imdb", "elec"])
+def test_the_paper_s_presets_are_those_of_the_command_line(name: str) -> None:
+    theirs, ours = text_settings.PRESETS[name], table2.PRESETS[name]
+    other = {"train_steps": "steps", "lm_train_steps": "lm_steps"}
+    about = text_jobs.about_data(ours, None)
+    for field in dataclasses.fields(theirs):
+        if field.name in ("min_count", "valid_share"):
+            assert about[field.name] == getattr(theirs, field.name)
+        elif field.name == "lr":
+            assert ours.lrs == (theirs.lr,)
+        elif field.name != "about":
+            assert getattr(ours, other.get(field.name, field.name)) == getattr(theirs, field.name)
+
+
+def test_learning_rates_fall_as_the_preset_says(whole: Path) -> None:
+    """By the preset's factor in full runs, and as far in the fewer steps of a search."""
+    for part, rate in (("lm", 0.9), ("base/*", 0.8), ("final/*", 0.8), ("search/*", 0.8 ** (5 / 2))):
+        for folder in (whole / "runs" / "tiny").glob(part):
+            assert load_text(folder).config["recipe"]["step_schedule"]["rate"] == pytest.approx(rate)
 
 
 def test_bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
