@@ -53,7 +53,7 @@ def make_task(preset: Preset, corpus: Corpus, row: str) -> TextTask | PretrainTa
     return TextTask(
         with_words(classifier, corpus.vocabulary),
         corpus,
-        regularizer(row, Setting()),
+        regularizer(row, Setting(), preset.variant),
         batch_size=preset.batch,
         unlabelled_size=preset.batch,
         max_tokens=preset.max_tokens,

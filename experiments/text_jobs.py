@@ -39,7 +39,7 @@ class Preset:
     """One size of the comparison; what begins with ``lm_`` is for the language model.
 
     Learning rates are multiplied by ``lr_decay`` and ``lm_lr_decay`` a step; in a search, which is shorter, they fall
-    as far in fewer steps.
+    as far in fewer steps. ``variant`` is the form of AdD (`minadv.commands.text_settings.VARIANTS`).
     """
 
     name: str
@@ -66,6 +66,7 @@ class Preset:
     seeds: int
     evaluations: int
     min_documents: int = 1
+    variant: str = "minadv"
     about: str = ""
 
 
@@ -187,7 +188,7 @@ def train(job: Job) -> TextRun:
     return fit_text(
         TextClassifier(**encoder(preset, corpus), n_classes=len(corpus.classes), truncate=preset.truncate),
         corpus,
-        regularizer=regularizer(job.method, job.setting),
+        regularizer=regularizer(job.method, job.setting, preset.variant),
         pretrained=job.root / preset.name / "lm",
         take=job.base.take,
         batch_size=preset.batch,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from minadv.commands.text_settings import VARIANTS
 from minadv.regularizers import AT, EL, FD, VAT, VD, AdD, Plain, Regularizer, Sum
 
 METHODS = {
@@ -48,8 +49,9 @@ def settings(method: str) -> list[Setting]:
     return [Setting(delta=0.04), Setting(delta=0.08), Setting(delta=0.08, weight=3.0)]
 
 
-def regularizer(method: str, s: Setting) -> Regularizer:
-    """The regularizer of a method in a setting. Noise is shared by all passes, and AdD starts from one random flip."""
+def regularizer(method: str, s: Setting, variant: str = "minadv") -> Regularizer:
+    """The regularizer of a method in a setting, AdD in one of its variants; other methods' passes share their noise."""
+    form = VARIANTS[variant]
     simple: dict[str, Regularizer] = {
         "none": Plain(),
         "AT": AT(s.norm),
@@ -57,12 +59,12 @@ def regularizer(method: str, s: Setting) -> Regularizer:
         "VD": VD(s.p),
         "EL": EL(s.p),
         "FD": FD(s.p),
-        "AdD last": AdD(delta=s.delta, sites=("readout",)),
-        "AdD reselect": AdD(delta=s.delta, adv_steps=2, search="reselect"),
+        "AdD last": AdD(delta=s.delta, sites=("readout",), **form),
+        "AdD reselect": AdD(delta=s.delta, adv_steps=2, search="reselect", **form),
     }
     if method in simple:
         return simple[method]
-    add = AdD(delta=s.delta, adv_steps=2 if "K=2" in method else 1)
+    add = AdD(delta=s.delta, adv_steps=2 if "K=2" in method else 1, **form)
     return Sum((add, VAT(s.norm)), weights=(s.weight, 1.0)) if method in SUMS else add
 
 

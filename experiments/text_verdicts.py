@@ -27,6 +27,10 @@ PAPER = {  # Table 2, test error %, IMDB and Elec
     "AdD K=2 + VAT": (5.687, 5.621),
 }
 COLUMN = {"imdb": 0, "elec": 1}
+FORMS = {
+    "minadv": "from one random flip, with the same dropout on the embeddings in all its passes",
+    "paper": "from the base mask, with another dropout on the embeddings in its base pass, as the paper does",
+}
 PAIRS = (
     *(("AdD K=1", "FD"), ("AdD K=1", "AdD last"), ("AdD K=2", "AdD K=1"), ("AdD reselect", "AdD K=2")),
     *(("AdD K=1", "VAT"), ("AdD K=1 + VAT", "VAT"), ("AdD K=2 + VAT", "AdD K=1 + VAT")),
@@ -182,7 +186,8 @@ of {preset.forget_bias:g} at first (the paper's: 0), a ReLU layer of 30. Languag
 {lm["valid"]["perplexity"]:.1f}; every run begins with it. Classifier: {preset.steps:,} steps of {preset.batch} labelled
 and, where a method can use them, {preset.batch} unlabelled texts, Adam at {data["base"]["lr"]:g}, averaged weights,
 those of the best of {evaluations} validation errors. Taken over from the language model: {taken}.
-Settings: {search}; {sums} take those of their parts. Texts: fingerprint {corpus["fingerprint"][:12]}.
+Settings: {search}; {sums} take those of their parts. AdD searches
+{FORMS[preset.variant]}. Texts: fingerprint {corpus["fingerprint"][:12]}.
 `{about["command"]}`, last part {about["seconds"]} s on {about["cores"]} cores ({about["cpu"]}), NumPy {about["numpy"]}.
 
 """

@@ -150,7 +150,14 @@ def test_every_method(method: str, texts: Path, capsys: Any, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("K", [1, 2])
 @pytest.mark.parametrize(
-    "options", ["", "--search reselect", "--init base --noise independent --distance kl --stop-base --rule authors"]
+    "options",
+    [
+        "",
+        "--search reselect",
+        "--variant paper",
+        "--variant authors",
+        "--init base --noise independent --distance kl --stop-base --rule authors",
+    ],
 )
 def test_adversarial_dropout(K: int, options: str, texts: Path, capsys: Any, tmp_path: Path) -> None:
     given = [*SHORT, "--adv-steps", K, *options.split(), "--out", tmp_path / "run"]
@@ -158,8 +165,47 @@ def test_adversarial_dropout(K: int, options: str, texts: Path, capsys: Any, tmp
     assert "warning:" not in capsys.readouterr().err
     config = load_text(tmp_path / "run").config["regularizer"]
     assert config["adv_steps"] == K
-    assert config["share_noise"] == ("independent" not in options)
-    assert config["init"] == ("base" if "base" in options else "flip")
+    base = "base" in options or "variant" in options
+    assert config["share_noise"] is not base
+    assert config["init"] == ("base" if base else "flip")
+
+
+FORM = ("init", "share_noise", "distance", "stop_base", "scale", "rule", "rule_options")
+MINADV = ("flip", True, "js", False, "none", "strict", {})
+PAPER = ("base", False, "js", False, "none", "strict", {})
+
+
+@pytest.mark.parametrize(
+    ("task", "options", "form"),
+    [
+        ("docstrings", "", MINADV),
+        ("text", "--method last", MINADV),
+        ("imdb", "", PAPER),
+        ("elec", "--method last --adv-steps 2", PAPER),
+        ("imdb", "--variant minadv", MINADV),
+        ("text", "--variant paper", PAPER),
+        ("text", "--variant paper --init flip --noise shared --distance kl", ("flip", True, "kl", *MINADV[3:])),
+        ("text", "--variant authors", ("base", False, "kl", True, "kept", "authors", {"variant": "text"})),
+        ("imdb", "--variant authors --no-stop-base --scale none --rule strict", ("base", False, "kl", *PAPER[3:])),
+        ("text", "--rule authors", (*MINADV[:5], "authors", {"variant": "text"})),
+    ],
+)
+def test_variants(task: str, options: str, form: tuple[Any, ...]) -> None:
+    found = text_settings.regularizer(parsed(task, options))
+    assert tuple(getattr(found, name) for name in FORM) == form
+
+
+@pytest.mark.parametrize("method", ["el", "fd", "pi"])
+def test_variants_are_of_add_alone(method: str) -> None:
+    found = text_settings.regularizer(parsed("imdb", f"--variant authors --method {method}"))
+    assert (found.share_noise, found.distance, getattr(found, "stop_base", False)) == (True, "js", False)
+
+
+def parsed(task: str, options: str) -> argparse.Namespace:
+    parser = Parser()
+    families.of_task(task).options(parser)
+    parser.set_defaults(task=task)
+    return parser.parse_args(options.split())
 
 
 def test_a_zero_map_is_said(texts: Path, capsys: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

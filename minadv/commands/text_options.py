@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from minadv.commands.numbers import amount, count, folder, positive, probability, zero_or_more
-from minadv.commands.text_settings import METHODS
+from minadv.commands.text_settings import METHODS, VARIANTS
 from minadv.distances import DISTANCES
 from minadv.models.cells import CELLS
 
@@ -106,22 +106,39 @@ def _method_options(parser: argparse.ArgumentParser) -> None:
     method.add_argument(
         "--search", choices=("greedy", "reselect", "random"), default="greedy", help="how masks are found (add, last)"
     )
-    method.add_argument("--rule", choices=("strict", "paper", "authors"), default="strict", help="of flipping (add)")
-    method.add_argument("--scale", choices=("none", "kept"), default="none", help="of a binary mask (add, last)")
+    method.add_argument(
+        "--variant",
+        choices=VARIANTS,
+        help="of add and last: what --init, --noise, --distance, --stop-base, --scale and --rule are (default: paper "
+        "for imdb and elec, else minadv)",
+    )
+    method.add_argument(
+        "--rule", choices=("strict", "paper", "authors"), help="of flipping (add) (default: the variant's)"
+    )
+    method.add_argument(
+        "--scale", choices=("none", "kept"), help="of a binary mask (add, last) (default: the variant's)"
+    )
     method.add_argument(
         "--init",
         choices=("flip", "base"),
-        default="flip",
-        help="where the search starts; base: with --noise independent",
+        help="where the search starts; base: with --noise independent (default: the variant's)",
     )
     method.add_argument(
         "--noise",
         choices=("shared", "independent"),
-        default="shared",
-        help="dropout on the embeddings in the two passes (not of at, vat: always shared)",
+        help="dropout on the embeddings in the two passes; of at, vat always shared (default: the variant's of add and "
+        "last, shared of el, fd, pi)",
     )
-    method.add_argument("--distance", choices=DISTANCES, default="js", help="between the two predictions")
-    method.add_argument("--stop-base", action="store_true", help="no gradient through the base pass (el, add, last)")
+    method.add_argument(
+        "--distance",
+        choices=DISTANCES,
+        help="between the two predictions (default: the variant's of add and last, js of el, fd, pi)",
+    )
+    method.add_argument(
+        "--stop-base",
+        action=argparse.BooleanOptionalAction,
+        help="no gradient through the base pass (default: the variant's of add and last, with it of el)",
+    )
     method.add_argument("--norm", type=zero_or_more, default=5.0, help="of the perturbation of a text (at, vat)")
     method.add_argument("--weight", type=zero_or_more, default=1.0, help="of the regularizer in the loss")
 

@@ -31,13 +31,21 @@ ADVERSARIAL = ("add", "last", "add+vat")
 TWO_PASSES = ("el", "fd", "pi", *ADVERSARIAL)
 USES = {
     "p": ("vd", "el", "fd", "pi"),
-    **dict.fromkeys(("delta", "adv_steps", "search", "rule", "scale", "init"), ADVERSARIAL),
+    **dict.fromkeys(("delta", "adv_steps", "search", "rule", "scale", "init", "variant"), ADVERSARIAL),
     **dict.fromkeys(("noise", "distance"), TWO_PASSES),
     "stop_base": ("el", *ADVERSARIAL),
     "norm": ("at", "vat", "add+vat"),
     "weight": ("at", "vat", *TWO_PASSES),
 }
 """Which methods use an option."""
+VARIANTS: dict[str, dict[str, Any]] = {
+    "minadv": {"init": "flip", "share_noise": True},
+    "paper": {"init": "base", "share_noise": False},
+    "authors": {"init": "base", "share_noise": False, "distance": "kl", "stop_base": True, "scale": "kept"}
+    | {"rule": "authors", "rule_options": {"variant": "text"}},
+}
+"""The forms of AdD on texts: minadv's, that of the paper's text, and the released code's but for its shared noise."""
+IN_PLACE = ("init", "distance", "stop_base", "scale", "rule")
 
 
 @dataclass(frozen=True)
@@ -69,6 +77,7 @@ class Preset:
     lm_lr: float = 1e-3
     lm_lr_decay: float = 0.9999
     candidates: int = 1024
+    variant: str = "minadv"
 
 
 PRESETS = {
@@ -104,13 +113,19 @@ PRESETS = {
         lm_batch=64,
         lm_window=100,
     ),
-    "imdb": Preset("IMDB film reviews, good or bad (the paper's sizes, for a GPU)", "imdb", min_documents=2),
+    "imdb": Preset(
+        "IMDB film reviews, good or bad (the paper's sizes, for a GPU)",
+        "imdb",
+        min_documents=2,
+        variant="paper",
+    ),
     "elec": Preset(
         "Elec reviews of electronics, good or bad (the paper's sizes, for a GPU)",
         "elec",
         embed=512,
         min_documents=2,
         train_steps=10_000,
+        variant="paper",
     ),
 }
 
@@ -177,31 +192,30 @@ def language_model(args: argparse.Namespace, n_words: int) -> TextLM:
 
 def regularizer(args: argparse.Namespace) -> Regularizer:
     """The regularizer that the options describe."""
-    between = {"distance": args.distance, "share_noise": args.noise == "shared"}
-    stop = {"stop_base": args.stop_base}
+    between = {"distance": args.distance or "js", "share_noise": args.noise != "independent"}
     if args.method == "none":
         return Plain()
     if args.method == "vd":
         return VD(p=args.p)
     if args.method == "el":
-        return EL(p=args.p, **between, **stop)
+        return EL(p=args.p, **between, stop_base=bool(args.stop_base))
     if args.method in ("fd", "pi"):
         return (FD if args.method == "fd" else Pi)(p=args.p, **between)
     if args.method in ("at", "vat"):
         return (AT if args.method == "at" else VAT)(norm=args.norm)
-    add = AdD(
-        delta=args.delta,
-        adv_steps=args.adv_steps,
-        scale=args.scale,
-        search=args.search,
-        rule=args.rule,
-        init=args.init,
-        **between,
-        **stop,
-    )
+    add = AdD(delta=args.delta, adv_steps=args.adv_steps, search=args.search, **variant_options(args))
     if args.method == "last":
         return replace(add, sites=("readout",))
     return add if args.method == "add" else Sum((add, VAT(norm=args.norm)))
+
+
+def variant_options(args: argparse.Namespace) -> dict[str, Any]:
+    """What the variant says of AdD, and what options say in its place."""
+    noise = None if args.noise is None else args.noise == "shared"
+    given = {"share_noise": noise, **{name: getattr(args, name) for name in IN_PLACE}}
+    if given["rule"] is not None:  # the released code's is that of its text code
+        given["rule_options"] = VARIANTS["authors"]["rule_options"] if given["rule"] == "authors" else {}
+    return VARIANTS[chosen(args, "variant")] | {name: value for name, value in given.items() if value is not None}
 
 
 def recipe(args: argparse.Namespace, per_epoch: int, prefix: str = "") -> Recipe:

@@ -203,6 +203,27 @@ def test_the_methods() -> None:
     assert (reselect.search, reselect.adv_steps) == ("reselect", 2)
 
 
+@pytest.mark.parametrize("method", [m for m in METHODS if m.startswith("AdD")])
+def test_the_paper_s_presets_run_its_form(method: str) -> None:
+    """From the base mask, with independent noise; the small ones from one random flip, with shared noise."""
+    for name, form in (("imdb", ("base", False)), ("elec", ("base", False)), ("imdb-small", ("flip", True))):
+        found = text_methods.regularizer(method, Setting(), table2.PRESETS[name].variant)
+        add = found.parts[0] if isinstance(found, Sum) else found
+        assert isinstance(add, AdD)
+        assert (add.init, add.share_noise, add.distance, add.stop_base) == (*form, "js", False)
+
+
+def test_the_form_reaches_the_run(whole: Path, tmp_path: Path) -> None:
+    (tmp_path / "tiny").mkdir()
+    shutil.copytree(whole / "runs" / "tiny" / "lm", tmp_path / "tiny" / "lm")
+    job = Job(replace(TINY, variant="paper"), "AdD K=2", 0, Setting(), Base(1e-2, "all"), "search", tmp_path, None)
+    assert text_jobs.work(job)["zero_maps"] == 0
+    described = load_text(job.folder).config["regularizer"]
+    assert (described["init"], described["share_noise"]) == ("base", False)
+    assert "AdD searches\nfrom one random flip" in (whole / "out" / "table2-tiny.md").read_text()
+    assert set(text_verdicts.FORMS) == {p.variant for p in table2.PRESETS.values()}
+
+
 def trial(method: str, error: float, loss: float = 1.0, **setting: float) -> dict[str, Any]:
     return {"method": method, "setting": vars(Setting(**setting)), "valid": {"error": error, "loss": loss}}
 
