@@ -27,7 +27,7 @@ from experiments.text_jobs import Preset
 from experiments.text_methods import METHODS, Setting, regularizer
 from minadv import threads
 from minadv.commands.text_settings import corpus_of
-from minadv.data.buckets import Buckets, density
+from minadv.data.buckets import LIMIT, Buckets, density
 from minadv.data.documents import Corpus
 from minadv.models.pretraining import TextLM
 from minadv.models.text import TextClassifier
@@ -40,7 +40,7 @@ from minadv.training.text_task import TextTask
 from minadv.training.workers import Workers
 
 PRETRAINING = "pre-training"
-LIMIT = 1.3  # what padded batches may cost of their real tokens
+PADDING = ("groups", "buckets", "as they come")
 
 
 def make_task(preset: Preset, corpus: Corpus, row: str) -> TextTask | PretrainTask:
@@ -64,7 +64,7 @@ def tokens_of(task: TextTask | PretrainTask, step: int) -> tuple[int, int]:
     """The real tokens of a step, and with padding."""
     if isinstance(task, PretrainTask):
         return task.units_per_step, task.units_per_step
-    rows = [(reading.buckets.steps, reading.buckets.rows(step)) for reading in task.readings]
+    rows = [(reading.buckets.steps, group) for reading in task.readings for group in reading.buckets.groups(step)]
     return sum(int(s[r].sum()) for s, r in rows), sum(int(s[r].max()) * len(r) for s, r in rows)
 
 
@@ -99,10 +99,12 @@ def padding(preset: Preset, data_dir: str | None) -> dict[str, Any]:
     found = {}
     for name, reading in zip(("labelled", "unlabelled"), task.readings, strict=False):
         b = reading.buckets
-        epochs = [[b.rows(step) for step in range(n * b.per_epoch, (n + 1) * b.per_epoch)] for n in range(2)]
+        epochs = [range(n * b.per_epoch, (n + 1) * b.per_epoch) for n in range(2)]
+        groups = [[group for step in epoch for group in b.groups(step)] for epoch in epochs]
         shuffled = Buckets(b.steps, b.size, b.seed, 1, b.name)
         found[name] = {
-            "buckets": max(1 / density(b.steps, epoch) for epoch in epochs),
+            "buckets": max(1 / density(b.steps, epoch) for epoch in groups),
+            "groups": max(len(epoch) for epoch in groups) / b.per_epoch,
             "as they come": 1 / shuffled.density(),
             "pool": b.pool,
             "shortest": int(b.steps.min()),
@@ -128,9 +130,10 @@ def text(results: dict[str, Any]) -> str:
     n = max((found["shared"]["workers"] for found in results["rows"].values() if "shared" in found), default=1)
     head = ["row", "seconds a step", "tokens/s", "peak MB", f"tokens/s, {n} processes", f"peak MB, {n} processes"]
     pads = [
-        [name, f"{p['shortest']} to {p['longest']}", str(p["pool"]), f"{p['buckets']:.3f}", f"{p['as they come']:.3f}"]
+        [name, f"{p['shortest']} to {p['longest']}", str(p["pool"]), *(f"{p[key]:.3f}" for key in PADDING)]
         for name, p in results["padding"].items()
     ]
+    columns = ["texts", "steps", "batches a pool", "groups a batch", "in a run's batches", "in batches as they come"]
     worst = max(p["buckets"] for p in results["padding"].values())
     held = "within" if worst <= LIMIT else "beyond"
     preset = about["preset"]
@@ -145,9 +148,9 @@ can use them, {preset["batch"]} unlabelled texts. The peak is the sum over proce
 
 ## Padding
 
-Steps with padding for each real one.
+Steps with padding for each real one; a batch that would cost more than {LIMIT} is run in groups of like length.
 
-{reporting.markdown(["texts", "steps", "batches a pool", "in a run's batches", "in batches as they come"], pads)}
+{reporting.markdown(columns, pads)}
 
 Padded batches cost at most {worst:.3f} times their real tokens: {held} the limit of {LIMIT}.
 

@@ -9,7 +9,9 @@ r"""Batches of documents of like length, by number, so that padding costs little
 An epoch has an order of its own, drawn from the stream (seed, name, epoch). It is cut into pools of ``pool`` batches;
 within a pool documents are sorted by length and cut into batches; then all batches of the epoch are shuffled. So a
 batch has documents of like length, but other ones in every epoch, and long and short batches come mixed. As in
-`minadv.data.batches`, which documents a step sees is a function of the seed and the step, and of nothing else.
+`minadv.data.batches`, which documents a step sees is a function of the seed and the step, and of nothing else. Where a
+few documents are much longer than the rest, no pool is large enough; then batches are cut into groups (`like_lengths`),
+each to be run by itself.
 
 Padding stands in front: all documents of a batch end at its last step, where a classifier reads, and a cell carries its
 state, zero, over the steps before (``valid`` is False there, and the token ``<eos>``).
@@ -28,6 +30,9 @@ from minadv.checks import expect_shape
 from minadv.data.documents import Documents
 from minadv.data.text import EOS
 from minadv.training.streams import permutation, stream
+
+LIMIT = 1.3
+"""The most steps, with padding, that a batch may cost for each real one."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +62,7 @@ class Buckets:
     seed: int
     pool: int = 50  # batches
     name: str = "buckets"
+    cut: bool = False  # batches into groups of like length
 
     def __post_init__(self) -> None:
         expect_shape("steps", self.steps, ("N",))
@@ -80,6 +86,11 @@ class Buckets:
         epoch, batch = self.place(step)
         rows: Array = _epoch(self, epoch)[batch]
         return rows
+
+    def groups(self, step: int) -> list[Array]:
+        """The same documents in the groups that are run by themselves: all of them, unless batches are cut."""
+        rows = self.rows(step)
+        return like_lengths(self.steps, rows) if self.cut else [rows]
 
     def density(self, epoch: int = 0) -> float:
         """Real steps by padded steps of an epoch: 1 is no padding at all."""
@@ -133,7 +144,7 @@ def make_batch(
 
 
 def in_length_order(steps: Array, size: int) -> Iterator[Array]:
-    """All documents once, from the shortest to the longest, ``size`` at a time: for evaluation.
+    """All documents once, from the shortest to the longest, at most ``size`` at a time: for evaluation.
 
     What is found for the rows of a batch goes back into the documents' order by ``found[rows] = ...``.
     """
@@ -141,7 +152,20 @@ def in_length_order(steps: Array, size: int) -> Iterator[Array]:
         raise ValueError(f"the batch size is {size}, expected at least 1")
     order = np.argsort(steps, kind="stable")
     for first in range(0, len(order), size):
-        yield order[first : first + size]
+        yield from like_lengths(steps, order[first : first + size])
+
+
+def like_lengths(steps: Array, rows: Array) -> list[Array]:
+    """The documents of a batch, from the shortest to the longest, in groups that cost at most `LIMIT` in all.
+
+    As long as padding makes them cost more, they are cut once more, where that saves most; a document alone has none.
+    """
+    rows = rows[np.argsort(steps[rows], kind="stable")]
+    mine, ends = steps[rows], np.array([0, len(rows)])
+    while (padded := np.repeat(mine[ends[1:] - 1], np.diff(ends))).sum() > LIMIT * mine.sum():
+        place = np.arange(len(rows)) - np.repeat(ends[:-1], np.diff(ends))  # in its group
+        ends = np.sort([*ends, 1 + ((padded - mine) * (place + 1)).argmax()])
+    return np.split(rows, ends[1:-1])
 
 
 def density(steps: Array, batches: Iterable[Array]) -> float:

@@ -38,6 +38,17 @@ class Part:
             raise ValueError(f"a batch of {n} examples cannot be shared by {self.count} workers: give fewer workers")
         return slice(self.index * n // self.count, (self.index + 1) * n // self.count)
 
+    def of_group(self, first: int, n: int) -> slice:
+        """Its rows of a group of ``n`` examples that follows ``first`` others of the batch; there may be none.
+
+        A group of fewer examples than members is dealt out from where the groups before it ended, so that in a batch of
+        as many examples as members each has one.
+        """
+        if n >= self.count:
+            return self.rows(n)
+        mine = (self.index - first) % self.count
+        return slice(mine, mine + 1) if mine < n else slice(0, 0)
+
     def rng(self, generator: np.random.Generator, n: int) -> Rng:
         """The random numbers of its rows of a batch of ``n`` examples."""
         if self.count == 1:

@@ -6,7 +6,9 @@ A step reads two batches, labelled texts and texts without labels, and its loss 
 
 A regularizer that needs labels (AT, and a sum with AT in it) is on the labelled texts alone, with :math:`w / B`, and a
 method that is no more than its likelihood (none, VD) reads labelled texts only. All texts of a batch end at its last
-step, the end of sequence, where the classifier answers: NLL and R are taken there.
+step, the end of sequence, where the classifier answers: NLL and R are taken there. A batch whose padding would cost too
+much is run in groups of like length (`minadv.data.buckets.like_lengths`), whose gradients are added: its loss is the
+same mean over all its texts.
 
 Which texts a step reads, and its random numbers, are functions of the seed and the step, and of nothing else.
 """
@@ -15,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
@@ -25,6 +27,7 @@ from minadv.adversary import find_budgets
 from minadv.backend import Array, is_device, namespace, same_place
 from minadv.data.buckets import Buckets, in_length_order, make_batch, steps_of
 from minadv.data.documents import Corpus, Documents
+from minadv.draws import Share
 from minadv.models import encoder
 from minadv.models.encoder import Encoder
 from minadv.models.text import TextBatch, TextClassifier
@@ -96,13 +99,16 @@ class TextTask:
         )
 
     def _buckets(self, documents: Documents, size: int, name: str) -> Buckets:
-        """Batches of like length from pools that are as small, and so as mixed, as little padding allows."""
+        """Batches of like length from pools that are as small, and so as mixed, as little padding allows.
+
+        Where the largest pools pad more than that, batches are cut into groups.
+        """
         steps = steps_of(documents, max_tokens=self.max_tokens)
         for pool in POOLS:
             buckets = Buckets(steps, size, self.seed, pool, name)
             if 1 / buckets.density() <= PADDED:
-                break
-        return buckets
+                return buckets
+        return replace(buckets, cut=True)
 
     @property
     def per_epoch(self) -> int:
@@ -134,27 +140,31 @@ class TextTask:
         self, params: Any, step: int, *, weight: float, carry: Any, part: Part = WHOLE, work: Workspace | None = None
     ) -> tuple[Term, None]:
         with scope(work):  # what is derived from the parameters is derived once
-            term, *others = [self._term(reading, params, step, weight, part, work) for reading in self.readings]
-        for other in others:
-            value = namespace(term.value).concatenate([term.value, other.value])
-            term = replace(term, value=value, grads=tree_add(term.grads, other.grads))
-        return term, None
+            first, *others = [term for r in self.readings for term in self._terms(r, params, step, weight, part, work)]
+        return reduce(_added, others, first), None
 
-    def _term(
+    def _terms(
         self, reading: Reading, params: Any, step: int, weight: float, part: Part, work: Workspace | None
-    ) -> Term:
-        rows = reading.buckets.rows(step)
-        n = len(rows)
-        batch = text_batch(self.model, reading.documents, rows, max_tokens=self.max_tokens, part=part.rows(n))
-        return self.regularizer(
-            self.model,
-            params,
-            batch,
-            rng=part.rng(stream(self.seed, reading.masks, step), n),
-            weight=part.share(n) * reading.weight * weight,
-            likelihood=part.share(n) * reading.likelihood,
-            work=work,
-        )
+    ) -> Iterator[Term]:
+        """Those of the groups of a batch in which the part has texts, as shares of the batch's mean."""
+        n = len(reading.buckets.rows(step))
+        part.rows(n)  # more members than texts are an error
+        before = 0
+        for g, rows in enumerate(reading.buckets.groups(step)):
+            mine = part.of_group(before, len(rows))
+            before += len(rows)
+            if mine.start == mine.stop:
+                continue
+            share, generator = (mine.stop - mine.start) / n, stream(self.seed, reading.masks, step, g)
+            yield self.regularizer(
+                self.model,
+                params,
+                text_batch(self.model, reading.documents, rows, max_tokens=self.max_tokens, part=mine),
+                rng=generator if part.count == 1 else Share(generator, mine.start, mine.stop, len(rows)),
+                weight=share * reading.weight * weight,
+                likelihood=share * reading.likelihood,
+                work=work,
+            )
 
     @property
     def load(self) -> Load:
@@ -163,6 +173,13 @@ class TextTask:
 
     def evaluate(self, params: Any, part: str) -> dict[str, Any]:
         return evaluate(self.model, params, getattr(self.corpus, part), max_tokens=self.max_tokens)
+
+
+def _added(one: Term, other: Term) -> Term:
+    """The term of the texts of both."""
+    join = namespace(one.value).concatenate
+    nll = one.nll if other.nll is None else join([one.nll, other.nll])
+    return replace(one, value=join([one.value, other.value]), grads=tree_add(one.grads, other.grads), nll=nll)
 
 
 def uses_unlabelled(regularizer: Regularizer) -> bool:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minadv.data.buckets import Buckets, density, in_length_order, make_batch, steps_of
+from minadv.data.buckets import Buckets, density, in_length_order, like_lengths, make_batch, steps_of
 from minadv.data.documents import Documents
 from minadv.data.text import EOS
 from minadv.draws import Share, rows
@@ -83,6 +83,43 @@ def test_padding_costs_little(rng: Any, n: int, size: int) -> None:
     assert density(steps, in_length_order(steps, size)) >= 1 / 1.3
     last = np.minimum(steps, 401)
     assert Buckets(last, size, seed=0).density() >= 1 / 1.1
+
+
+@given(lengths=st.lists(st.integers(1, 2000), min_size=1, max_size=60), seed=st.integers(0, 99))
+def test_a_batch_in_groups_keeps_to_the_limit(lengths: Any, seed: int) -> None:
+    """Whatever the lengths: each document once, from the shortest to the longest."""
+    steps = np.array([*lengths, 7])
+    rows = np.random.default_rng(seed).permutation(len(lengths))
+    groups = like_lengths(steps, rows)
+    assert sorted(np.concatenate(groups)) == list(range(len(lengths)))
+    assert (np.diff(steps[np.concatenate(groups)]) >= 0).all()
+    assert 1 / density(steps, groups) <= 1.3
+    assert all(len(group) > 0 for group in groups)
+
+
+def test_groups_by_hand() -> None:
+    """No more cuts than it takes, each where it saves most."""
+    assert [g.tolist() for g in like_lengths(np.array([10, 8, 9]), np.array([0, 1, 2]))] == [[1, 2, 0]]
+    steps = np.array([100, 2, 3, 2, 90])
+    assert [g.tolist() for g in like_lengths(steps, np.arange(5))] == [[1, 3, 2], [4, 0]]
+    steps = np.array([1, 10, 100, 1000])
+    assert [g.tolist() for g in like_lengths(steps, np.arange(4))] == [[0, 1, 2], [3]]
+
+
+@pytest.mark.parametrize("size", [32, 256])
+def test_heavy_tails_cost_no_more_than_the_limit(rng: Any, size: int) -> None:
+    """Docstrings, for instance: most are short, and a few have thousands of words."""
+    steps = (10 + 30 * rng.pareto(1.1, 1000)).astype(np.int64)
+    buckets = Buckets(steps, size, seed=0, cut=True)
+    assert 1 / buckets.density() > 1.4
+    numbers = range(buckets.per_epoch)
+    groups = [buckets.groups(step) for step in numbers]
+    assert all(1 / density(steps, of_step) <= 1.3 for of_step in groups)
+    assert all(sorted(np.concatenate(g)) == sorted(buckets.rows(n)) for n, g in zip(numbers, groups, strict=True))
+    assert sum(map(len, groups)) < 5 * len(groups)  # the tail is cut, not everything
+    [whole] = Buckets(steps, size, seed=0).groups(0)
+    assert whole.tolist() == buckets.rows(0).tolist()
+    assert 1 / density(steps, in_length_order(steps, size)) <= 1.3
 
 
 def test_density_by_hand() -> None:

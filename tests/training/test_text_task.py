@@ -182,9 +182,65 @@ def test_padding_costs_little() -> None:
         for epoch in range(2):
             steps = range(epoch * buckets.per_epoch, (epoch + 1) * buckets.per_epoch)
             assert 1 / density(buckets.steps, [buckets.rows(step) for step in steps]) < 1.3
+            assert [len(buckets.groups(step)) for step in steps] == [1] * buckets.per_epoch
         assert buckets.pool < 50
     first, second = ({int(row) for row in task.readings[0].buckets.rows(n)} for n in (0, task.per_epoch))
     assert first != second
+
+
+@pytest.mark.parametrize("size", [8, 32])
+def test_padding_costs_little_where_a_few_texts_are_long(size: int) -> None:
+    of = corpus(200, longest=20, unlabelled=100, heavy=True)
+    for reading in text_task(lambda a: a, FD(), of=of, batch_size=size, unlabelled_size=size).readings:
+        buckets = reading.buckets
+        steps = range(2 * buckets.per_epoch)
+        assert 1 / density(buckets.steps, [buckets.rows(step) for step in steps]) > 1.3
+        assert 1 / density(buckets.steps, [group for step in steps for group in buckets.groups(step)]) <= 1.3
+
+
+HEAVY = corpus(40, longest=6, unlabelled=20, heavy=True)
+
+
+def in_groups(put: Any, regularizer: Any, **model: Any) -> tuple[Any, Any, int]:
+    """A task on texts some of which are much longer than the rest, its parameters, and a step that is cut."""
+    task, params = in_float64(text_task(put, regularizer, of=HEAVY, batch_size=12, unlabelled_size=10, model=model))
+    [step] = [n for n in range(task.per_epoch) if len(task.readings[0].buckets.groups(n)) > 2][:1]
+    return task, params, step
+
+
+def test_a_step_in_groups_is_that_of_the_whole_batch(put: Any) -> None:
+    """The likelihood's gradient is a mean over all texts of the batch, whatever group they are run in."""
+    task, params, step = in_groups(put, Plain(), embedding_dropout=0.0)
+    term, _ = task.term(params, step, weight=1.0, carry=None)
+    rows = task.readings[0].buckets.rows(step)
+    whole = texts.text_batch(task.model, HEAVY.train, rows, max_tokens=None)
+    expected = Plain()(task.model, params, whole, rng=np.random.default_rng(0), likelihood=1.0)
+    assert_close(term.grads, expected.grads, 1e-11)
+    assert_close(term.nll, expected.nll, 1e-11)  # rows stand in the order of their length
+    assert len(term.value) == 12
+
+
+@pytest.mark.parametrize("name", ["fd", "vat", "at", "add K=2", "add+vat"])
+@pytest.mark.parametrize("count", [2, 5, 10])
+def test_members_share_a_step_in_groups(name: str, count: int, put: Any) -> None:
+    """Even where a group has fewer texts than there are members; together they are one process that does it all."""
+    task, params, step = in_groups(put, EVERY[name])
+    assert min(map(len, task.readings[0].buckets.groups(step))) < 5
+    whole, _ = task.term(params, step, weight=0.7, carry=None)
+    parts = [task.term(params, step, weight=0.7, carry=None, part=Part(n, count))[0] for n in range(count)]
+    total = None
+    for part in parts:
+        total = tree_add(total, part.grads)
+    assert_close(total, whole.grads, 1e-11)
+    assert sum(len(part.nll) for part in parts) == 12
+    assert sum(len(part.value) for part in parts) == len(whole.value)
+    assert sum(float(part.value.sum()) for part in parts) == pytest.approx(float(whole.value.sum()), rel=1e-10)
+
+
+def test_more_members_than_texts_are_refused(put: Any) -> None:
+    task, params, step = in_groups(put, Plain())
+    with pytest.raises(ValueError, match="a batch of 12 examples cannot be shared by 13 workers"):
+        task.term(params, step, weight=1.0, carry=None, part=Part(0, 13))
 
 
 def test_an_evaluation_is_that_of_the_whole_texts(put: Any) -> None:

@@ -54,6 +54,20 @@ def test_the_contributions_of_all_parts_are_the_whole(regularizer: Any, count: i
     assert said.value == pytest.approx(float(whole.value.mean()), rel=1e-12, abs=1e-300)
 
 
+@pytest.mark.parametrize("count", [1, 2, 3, 5])
+@pytest.mark.parametrize("sizes", [(5,), (4, 1), (1, 1, 1, 1, 1), (2, 1, 6), (1, 2, 2), (3, 3, 1)])
+def test_groups_are_dealt_out_evenly(count: int, sizes: tuple[int, ...]) -> None:
+    """Each example to one member, and at least one to each."""
+    mine, first = [0] * count, 0
+    for n in sizes:
+        found = [Part(k, count).of_group(first, n) for k in range(count)]
+        assert sorted(row for rows in found for row in range(n)[rows]) == list(range(n))
+        assert max(rows.stop - rows.start for rows in found) <= -(-n // count)
+        mine = [so_far + rows.stop - rows.start for so_far, rows in zip(mine, found, strict=True)]
+        first += n
+    assert min(mine) >= 1
+
+
 def test_a_share_draws_its_rows_of_the_whole_batchs_masks(put: Any) -> None:
     like = put(np.zeros(1))
     whole = masks.bernoulli(stream(0, "masks", 3), 0.4, (10, 7), like=like)

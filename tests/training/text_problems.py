@@ -16,13 +16,21 @@ CLASSES = ("bad", "good")
 FILLERS = ("the", "film", "a", "it", "was", "and")
 
 
-def corpus(n: int = 24, *, seed: int = 0, unlabelled: int = 30, longest: int = 9, name: str = "toy") -> Corpus:
-    """Texts of fillers with words of their class among them; ``n`` to train on, 5/6 of them after validation."""
+def corpus(
+    n: int = 24, *, seed: int = 0, unlabelled: int = 30, longest: int = 9, heavy: bool = False, name: str = "toy"
+) -> Corpus:
+    """Texts of fillers with words of their class among them; ``n`` to train on, 5/6 of them after validation.
+
+    ``heavy``: a few of them are much longer than ``longest``.
+    """
     rng = np.random.default_rng(seed)
+
+    def length() -> int:
+        return int(2 + longest * rng.pareto(1.2)) if heavy else int(rng.integers(2, longest))
 
     def text(label: str) -> str:
         own = [f"{label}{k}" for k in range(3)]
-        words = [str(rng.choice(own if rng.random() < 0.4 else FILLERS)) for _ in range(rng.integers(2, longest))]
+        words = [str(rng.choice(own if rng.random() < 0.4 else FILLERS)) for _ in range(length())]
         return " ".join([*words, own[0]])
 
     def texts() -> Iterator[Text]:
