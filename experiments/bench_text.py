@@ -69,13 +69,16 @@ def tokens_of(task: TextTask | PretrainTask, step: int) -> tuple[int, int]:
 
 
 def measure(preset: Preset, data_dir: str | None, row: str, workers: int, rounds: int) -> dict[str, Any]:
-    """Whole training steps (gradient, clip, update, average) after one that is not counted, and the peak of memory."""
+    """Whole training steps (gradient, clip, update, average) after one that is not counted, and the peak of memory.
+
+    Which labelled texts a step reads depends on the step alone: they are the same for every method.
+    """
     corpus = corpus_of(text_jobs.about_data(preset, data_dir))
     task = make_task(preset, corpus, row)
     recipe = pretrain_recipe(rounds + 1) if row == PRETRAINING else text_recipe(rounds + 1)
     before = memory.resident()
     team: Team = Alone(task) if workers == 1 else Workers(task, workers, task.init())
-    seconds, real, padded = [], 0, 0
+    seconds, tokens = [], []
     try:
         with threads.blas_threads(1):
             state, _ = advance(task, recipe, start(task, recipe), team)
@@ -84,10 +87,11 @@ def measure(preset: Preset, data_dir: str | None, row: str, workers: int, rounds
                 begun = time.perf_counter()
                 state, _ = advance(task, recipe, state, team)
                 seconds.append(time.perf_counter() - begun)
-                real, padded = real + tokens_of(task, step)[0], padded + tokens_of(task, step)[1]
+                tokens.append(tokens_of(task, step))
             peak = memory.peak([os.getpid()])
     finally:
         team.close()
+    real, padded = ([int(step[n]) for step in tokens] for n in range(2))
     return {"seconds": seconds, "real": real, "padded": padded, "before": before, "peak": peak, "workers": workers}
 
 
@@ -113,9 +117,10 @@ def padding(preset: Preset, data_dir: str | None) -> dict[str, Any]:
     return found
 
 
-def speed(seconds: Sequence[float], tokens: int) -> float:
-    """Tokens a second of the median step."""
-    return tokens / len(seconds) / float(np.median(seconds))
+def speed(found: dict[str, Any]) -> str:
+    """Real tokens a second over all steps, and those of the slowest and the fastest step."""
+    each = [real / seconds for real, seconds in zip(found["real"], found["seconds"], strict=True)]
+    return f"{sum(found['real']) / sum(found['seconds']):,.0f} ({min(each):,.0f} to {max(each):,.0f})"
 
 
 def text(results: dict[str, Any]) -> str:
@@ -123,10 +128,8 @@ def text(results: dict[str, Any]) -> str:
     about, rows = results["facts"], []
     for row, found in results["rows"].items():
         alone, shared = found["alone"], found.get("shared")
-        cells = [row, f"{np.median(alone['seconds']):.3f}", f"{speed(alone['seconds'], alone['real']):,.0f}"]
-        cells += ["", ""] if shared is None else [f"{speed(shared['seconds'], shared['real']):,.0f}", ""]
-        cells[-1] = "" if shared is None else f"{shared['peak']:,.0f}"
-        rows.append([*cells[:3], f"{alone['peak']:,.0f}", *cells[3:]])
+        cells = [row, f"{np.mean(alone['seconds']):.3f}", speed(alone), f"{alone['peak']:,.0f}"]
+        rows.append([*cells, *(("", "") if shared is None else (speed(shared), f"{shared['peak']:,.0f}"))])
     n = max((found["shared"]["workers"] for found in results["rows"].values() if "shared" in found), default=1)
     head = ["row", "seconds a step", "tokens/s", "peak MB", f"tokens/s, {n} processes", f"peak MB, {n} processes"]
     pads = [
@@ -142,7 +145,9 @@ def text(results: dict[str, Any]) -> str:
 Whole training steps in float32, the tokens counted without padding; sizes of the preset {preset["name"]}: a vocabulary
 of {results["words"]:,} words, embeddings of {preset["embed"]}, an LSTM of {preset["hidden"]} units; pre-training reads
 {preset["lm_batch"]} x {preset["lm_window"]} words a step, a classifier {preset["batch"]} labelled and, where its method
-can use them, {preset["batch"]} unlabelled texts. The peak is the sum over processes, of which the text takes a part.
+can use them, {preset["batch"]} unlabelled texts; the labelled ones are the same in all rows. Tokens a second are those
+of all steps of a row together, in brackets those of its slowest and its fastest step. The peak is the sum over
+processes, of which the text takes a part.
 
 {reporting.markdown(head, rows)}
 

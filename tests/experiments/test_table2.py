@@ -396,13 +396,25 @@ def test_bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> 
     assert list(found["rows"]) == [bench_text.PRETRAINING, "AdD K=1"]
     alone = found["rows"]["AdD K=1"]["alone"]
     assert len(alone["seconds"]) == 2
-    assert 0 < alone["real"] <= alone["padded"]
-    assert found["rows"][bench_text.PRETRAINING]["alone"]["real"] == 2 * 4 * 5
+    assert all(0 < real <= padded for real, padded in zip(alone["real"], alone["padded"], strict=True))
+    assert found["rows"][bench_text.PRETRAINING]["alone"]["real"] == [4 * 5, 4 * 5]
     text = (tmp_path / "bench_text.md").read_text()
     assert "| AdD K=1 " in text
     assert "times their real tokens: within the limit of 1.3." in text
     assert str(tmp_path) not in text
     assert "written:" in capsys.readouterr().out
+
+
+def test_speed_is_of_all_steps_together() -> None:
+    """A mean of tokens over a median of seconds would say 200 here."""
+    assert bench_text.speed({"real": [100, 100, 400], "seconds": [1.0, 1.0, 10.0]}) == "50 (40 to 100)"
+
+
+def test_every_method_reads_the_same_labelled_texts() -> None:
+    tasks = [bench_text.make_task(TINY, OF, row) for row in METHODS]
+    for step in range(3):
+        rows = [np.concatenate(task.readings[0].buckets.groups(step)).tolist() for task in tasks]
+        assert rows == [rows[0]] * len(METHODS)
 
 
 def test_counts_of_documents_side_by_side() -> None:
