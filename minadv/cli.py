@@ -62,16 +62,35 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parse(parser: argparse.ArgumentParser, argv: list[str]) -> argparse.Namespace:
-    """The arguments; ``train TASK`` of a family has a parser of its own."""
-    family = families.of_task(argv[1]) if argv[:1] == ["train"] and len(argv) > 1 else None
-    if family is None:
+    """The arguments; ``train TASK`` of a family has a parser of its own, wherever the task stands among the options."""
+    place = _task_place(argv) if argv[:1] == ["train"] else None
+    family = None if place is None else families.of_task(argv[place])
+    if family is None or place is None:
         return parser.parse_args(argv)
-    about = f"train on a task: {family.TASKS[argv[1]]}"
-    own = Parser(prog=f"minadv train {argv[1]}", description=about, formatter_class=Help)
+    task = argv[place]
+    about = f"train on a task: {family.TASKS[task]}"
+    own = Parser(prog=f"minadv train {task}", description=about, formatter_class=Help)
     family.options(own)
-    own.set_defaults(work=family.train, task=argv[1], command="train")
+    own.set_defaults(work=family.train, task=task, command="train")
     own.set_defaults(defaults=vars(own.parse_args([])))  # to see what was given
-    return own.parse_args(argv[2:])
+    return own.parse_args(argv[1:place] + argv[place + 1 :])
+
+
+def _task_place(argv: list[str]) -> int | None:
+    """Where the task of ``train`` stands: the first argument that is neither an option nor an option's value."""
+    flags, place = _flags(), 1
+    while place < len(argv) and argv[place].startswith("-"):
+        alone = "=" in argv[place] or any(flag.startswith(argv[place]) for flag in flags)
+        place += 1 if alone else 2
+    return place if place < len(argv) else None
+
+
+def _flags() -> set[str]:
+    """The options of ``train``, whatever the task, that have no value."""
+    parser = Parser(conflict_handler="resolve")
+    for add_options in (_train_options, *(family.options for family in families.all_families())):
+        add_options(parser)
+    return {option for action in parser._actions if action.nargs == 0 for option in action.option_strings}
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -138,7 +157,12 @@ def _train(commands: Commands) -> None:
     lines = "; ".join([lines, *others])
     parser.add_argument("task", nargs="?", choices=tasks.PRESETS, metavar="TASK", help=lines)
     parser.set_defaults(work=training.train)
+    _train_options(parser)
+    parser.set_defaults(defaults=vars(parser.parse_args([])))  # to see what was given beside --resume
 
+
+def _train_options(parser: argparse.ArgumentParser) -> None:
+    """The options of ``train`` for images."""
     run = parser.add_argument_group("the run")
     run.add_argument("--out", metavar="RUN", help="folder to write (default: runs/TASK-METHOD-seedN)")
     run.add_argument("--resume", metavar="RUN", help="go on with a run that was stopped or killed")
@@ -202,7 +226,6 @@ def _train(commands: Commands) -> None:
     steps.add_argument("--lr", type=_amount, help="learning rate (default: the task's)")
     steps.add_argument("--clip", type=_zero_or_more, default=1.0, help="limit of the gradient; 0: none")
     steps.add_argument("--clip-how", choices=("norm", "value"), default="norm", help="what the limit is of")
-    parser.set_defaults(defaults=vars(parser.parse_args([])))  # to see what was given beside --resume
 
 
 def _eval(commands: Commands) -> None:

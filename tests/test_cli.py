@@ -152,6 +152,11 @@ def test_attack(trained: Path, says: Any) -> None:
     assert last == "exact          left out: 37 masks, more than --max-masks 36"
 
 
+def test_predict_explains_no_images(trained: Path, fails: Any) -> None:
+    for options in (["--explain"], ["--units", 3], ["--explain", "--units", 3]):
+        assert "is a run of images, and --explain is for texts: leave out" in fails("predict", trained, *options)
+
+
 def test_predict(trained: Path, says: Any, tmp_path: Path) -> None:
     head, *rows = says("predict", trained, "--examples", 7)
     assert head.split("\t") == ["image", "class", "probability", "label"]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from minadv.cli import Help, Parser, main
+from minadv.cli import Help, Parser, _parse, build_parser, main
 from minadv.commands import families, text_settings
 from minadv.data import reviews
 from minadv.models.text import TextClassifier
@@ -110,6 +110,36 @@ def test_pretrain(texts: Path, says: Any, tmp_path: Path, monkeypatch: pytest.Mo
     [line] = says("eval", found[2])
     assert re.fullmatch(r"test perplexity [\d.]+, loss [\d.]+ \(about 50 words\)", line)
     assert says("pretrain", "--resume", found[2]) == [f"{found[2]} is finished: nothing to resume"]
+
+
+def test_pretrain_names_its_folder_as_train_does(
+    texts: Path, says: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    [line] = says("pretrain", "text", "--data-dir", texts, *LM, "--train-steps", 1)
+    assert line.endswith("run in runs/films-lm-seed0")
+    by_name = tmp_path / "by-name"
+    says("pretrain", texts, *LM, "--train-steps", 1, "--out", by_name)
+    mine, theirs = (load_text(run).config for run in ("runs/films-lm-seed0", by_name))
+    assert mine["about"] == theirs["about"]
+    assert mine["corpus"] == theirs["corpus"]
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "--seed 1",
+        "--seed=1 --stop-base",
+        "--no-stop-base --seed 1 --stop",
+        "--out text --seed 1",
+        "--data-dir lm --seed 1 --method none",
+    ],
+)
+def test_options_may_come_before_the_task(before: str) -> None:
+    args = _parse(build_parser(), ["train", *before.split(), "imdb", "--hidden", "8"])
+    assert (args.task, args.seed, args.hidden, args.work) == ("imdb", 1, 8, families.of_task("imdb").train)
+    images = _parse(build_parser(), ["train", "--rows", "--seed", "1", "smnist", "--out", "text"])
+    assert (images.task, images.rows, images.seed, images.out) == ("smnist", True, 1, "text")
 
 
 def test_train_begins_with_the_language_model(trained: Path, lm: Path, texts: Path, says: Any) -> None:
@@ -292,7 +322,7 @@ def test_predict_and_explain(trained: Path, says: Any, lines: Any) -> None:
     lines(texts)
     plain = [line.split("\t") for line in says("predict", trained)]
     lines(texts)
-    rows = [line.split("\t") for line in says("predict", trained, "--explain", 3)]
+    rows = [line.split("\t") for line in says("predict", trained, "--explain", "--units", 3)]
     assert [row[:2] for row in rows] == plain
     for row in rows:
         units = [re.fullmatch(r"(\d):([+-][\d.]+)( good| bad)?", cell) for cell in row[2:]]
@@ -305,7 +335,7 @@ def test_predict_and_explain(trained: Path, says: Any, lines: Any) -> None:
             assert unit is not None
             assert (unit[3] is not None) == (float(row[1]) + float(unit[2]) < 0.5)
     lines(texts)
-    assert [len(line.split("\t")) for line in says("predict", trained, "--explain")] == [7, 7]
+    assert [len(line.split("\t")) for line in says("predict", "--explain", trained)] == [7, 7]
 
 
 def test_attack(trained: Path, says: Any) -> None:
@@ -427,7 +457,8 @@ def test_texts_that_are_not_there(tmp_path: Path, fails: Any) -> None:
     assert "no folder is given: name the one" in fails("train", "text", *SHORT, "--out", run)
     assert fails("pretrain", tmp_path / "no", "--out", run) == f"minadv: the folder {tmp_path / 'no'} does not exist"
     assert "lacks aclImdb_v1.tar.gz" in fails("train", "imdb", "--data-dir", tmp_path, *SHORT, "--out", run)
-    assert fails("pretrain") == "minadv: give a text, one of imdb, elec, docstrings or a folder, or --resume RUN"
+    assert "give a text, one of imdb, elec, docstrings, text with --data-dir or a folder" in fails("pretrain")
+    assert "no folder is given: name the one" in fails("pretrain", "text", *LM, "--out", run)
     assert "give one of the two" in fails("pretrain", tmp_path, "--data-dir", tmp_path, "--out", run)
     write_elec(tmp_path / "elec", train_cat=b"1\n2\n")
     line = fails("train", "elec", "--data-dir", tmp_path, *SHORT, "--out", run)
@@ -482,7 +513,8 @@ def test_runs_that_are_not_for_it(lm: Path, trained: Path, texts: Path, tmp_path
     assert fails("predict", trained) == "minadv: line 2 of standard input is not UTF-8: byte 0xff at offset 0"
     lines(b"good\n\nbad\n")
     assert fails("predict", trained) == "minadv: line 2 of standard input is empty, expected a text a line"
-    assert "--explain is 0, expected at least 1 unit" in fails("predict", trained, "--explain", 0)
+    assert "argument --units: '0' is not a positive whole number" in fails("predict", trained, "--units", 0)
+    assert "--units is 3 without --explain, which it belongs to" in fails("predict", trained, "--units", 3)
     assert "No such file" in fails("predict", trained, tmp_path / "none.txt")
 
 

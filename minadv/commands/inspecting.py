@@ -96,6 +96,8 @@ def accuracy(run: runs.Run, split: Split) -> float:
 
 def predict(args: argparse.Namespace) -> None:
     """Class and probability of each image, a line each: of a .npy file, or of the test images."""
+    if args.explain or args.units is not None:
+        raise ValueError(f"{args.run} is a run of images, and --explain is for texts: leave out --explain and --units")
     if args.images is None:
         run, data = open_run(args)
         x, labels = data.test.x[: args.examples], data.test.y[: args.examples]

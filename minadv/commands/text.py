@@ -12,6 +12,7 @@ from minadv.backend import choose_device
 from minadv.commands import families
 from minadv.commands import text_settings as settings
 from minadv.commands.foreign import expect_used
+from minadv.commands.numbers import positive
 from minadv.commands.text_inspecting import attack, open_run, predict, show
 from minadv.commands.text_options import add_pretrain_options, add_train_options
 from minadv.data.buckets import steps_of
@@ -34,21 +35,15 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def add_commands(commands: Any, command: Any) -> None:
-    """``pretrain``, and ``--explain`` for ``predict``."""
+    """``pretrain``, and ``--explain`` with ``--units`` for ``predict``."""
     parser = command(commands, "pretrain", "train a language model of texts, for a classifier to begin with")
     parser.usage = "minadv pretrain TEXT [--out RUN] [options]\n       minadv pretrain --resume RUN"
     add_pretrain_options(parser)
     parser.set_defaults(work=_pretrain)
     parser.set_defaults(defaults=vars(parser.parse_args([])))  # to see what was given beside --resume
     predicting = commands.choices["predict"]
-    predicting.add_argument(
-        "--explain",
-        type=int,
-        nargs="?",
-        const=5,
-        metavar="N",
-        help="of texts: the N units that the answer hangs on (5)",
-    )
+    predicting.add_argument("--explain", action="store_true", help="of texts: the units that the answer hangs on")
+    predicting.add_argument("--units", type=positive, metavar="N", help="how many --explain tells (default: 5)")
 
 
 def train(args: argparse.Namespace) -> None:
@@ -103,12 +98,14 @@ def _pretrain(args: argparse.Namespace) -> None:
         resume(Path(args.resume), args)
         return
     if args.text is None:
-        raise ValueError("give a text, one of imdb, elec, docstrings or a folder, or --resume RUN")
+        raise ValueError(
+            "give a text, one of imdb, elec, docstrings, text with --data-dir or a folder, or --resume RUN"
+        )
     args.task, folder = settings.task_of(args.text)
     if folder is not None and args.data_dir is not None:
         raise ValueError(f"--data-dir is {args.data_dir} and the text the folder {folder}: give one of the two")
     args.data_dir = folder or args.data_dir
-    name = Path(args.text).resolve().name if folder else args.text
+    name = Path(args.data_dir).resolve().name if args.task == "text" and args.data_dir else args.task
     out = Path(args.out or f"runs/{name}-lm-seed{args.seed}")
     expect_free(out)
     device = choose_device(args.device)

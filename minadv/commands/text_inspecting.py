@@ -25,6 +25,8 @@ from minadv.training.text_explain import Explained, explain
 from minadv.training.text_runs import TextRun, load_text
 from minadv.training.text_task import text_batch
 
+UNITS = 5  # that --explain tells
+
 
 def open_run(args: argparse.Namespace) -> TextRun:
     """A run with its texts; raises if these are not the ones it was trained on."""
@@ -36,18 +38,18 @@ def predict(args: argparse.Namespace) -> None:
     """Label and probability of each line of standard input, or of a file, a line each, tab-separated."""
     run = load_text(args.run)
     _ = run.classifier  # a language model answers nothing
-    if args.explain is not None and args.explain < 1:
-        raise ValueError(f"--explain is {args.explain}, expected at least 1 unit")
+    if args.units is not None and not args.explain:
+        raise ValueError(f"--units is {args.units} without --explain, which it belongs to: give both or neither")
     where = "standard input" if args.images is None else args.images
     lines = read_lines(sys.stdin.buffer.read() if args.images is None else Path(args.images).read_bytes(), where)
-    if args.explain is None:
+    if not args.explain:
         for p in run.predict(lines) if lines else ():
             print(f"{run.classes[p.argmax()]}\t{p.max():.4f}")
         return
     documents = run.encode(lines)
     for n in range(len(documents)):
         tokens = make_batch(documents, np.array([n]), max_tokens=run.config["max_tokens"]).tokens[:, 0]
-        print(explained_line(run, explain(run.classifier, run.params, tokens, top=args.explain)), flush=True)
+        print(explained_line(run, explain(run.classifier, run.params, tokens, top=args.units or UNITS)), flush=True)
 
 
 def read_lines(content: bytes, where: str) -> list[str]:

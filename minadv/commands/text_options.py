@@ -40,7 +40,10 @@ def add_train_options(parser: argparse.ArgumentParser) -> None:
 def add_pretrain_options(parser: argparse.ArgumentParser) -> None:
     """All options of ``minadv pretrain``."""
     parser.add_argument(
-        "text", nargs="?", metavar="TEXT", help="imdb, elec, docstrings (no download), or a folder of texts"
+        "text",
+        nargs="?",
+        metavar="TEXT",
+        help="imdb, elec, docstrings (no download), a folder of texts, or text: the folder that --data-dir names",
     )
     run = _run_options(parser)
     run.add_argument("--out", metavar="RUN", help="folder to write (default: runs/TEXT-lm-seedN)")

@@ -241,4 +241,4 @@ def recipe(args: argparse.Namespace, per_epoch: int, prefix: str = "") -> Recipe
 
 def task_of(text: str) -> tuple[str, str | None]:
     """What ``minadv pretrain TEXT`` names: a preset, or a folder of one's own, with its folder."""
-    return ("text", folder(text)) if text not in PRESETS or text == "text" else (text, None)
+    return (text, None) if text in PRESETS else ("text", folder(text))
