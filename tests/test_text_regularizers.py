@@ -86,24 +86,31 @@ def test_at_climbs_the_likelihood_at_the_rate_of_its_gradient(rng, put):
     assert slope.min() > 1e-4
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("distance", ["js", "kl", "rkl", "l2"])
 @pytest.mark.parametrize("truncate", [None, 2])
-def test_shared_noise_and_no_perturbation_give_no_distance_at_all(distance, truncate, rng, put):
+def test_shared_noise_and_no_perturbation_give_no_distance_at_all(distance, truncate, dtype, rng, put):
     """Exactly zero, not nearly, in both precisions; of independent noise it is not zero."""
-    model, params, batch = classifier(rng, put, valid=FRONT, D=6, truncate=truncate)
+    model, params, batch = classifier(rng, put, valid=FRONT, D=6, truncate=truncate, dtype=dtype)
     noise = model.noise(rng, batch)
-    ones = {site.name: put(np.ones((3, 4))) for site in model.sites}
+    ones = {site.name: put(np.ones((3, 4), dtype)) for site in model.sites}
     plain, _, _ = model.body(params, batch, masks={}, noise=noise)
-    again, _, _ = model.body(params, batch, masks=ones, noise=noise, dx=put(np.zeros((4, 3, 6))))
+    again, _, _ = model.body(params, batch, masks=ones, noise=noise, dx=put(np.zeros((4, 3, 6), dtype)))
+    assert plain.dtype == again.dtype == dtype
     result = model.compare(params, plain, again, None, by_name(distance))
     assert_zero((result.d, result.dfeatures0, result.dfeatures1))
     other, _, _ = model.body(params, batch, masks={}, noise=model.noise(rng, batch))
     assert float(model.compare(params, plain, other, None, by_name(distance)).d.max()) > 1e-6
 
 
-def test_vat_of_no_norm_is_exactly_zero(rng, put):
-    model, params, batch = classifier(rng, put, valid=FRONT)
-    assert_zero(VAT(norm=0.0)(model, params, batch, rng=rng).value)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("cell", ["rnn", "lstm", "gru"])
+def test_vat_of_no_norm_is_exactly_zero(cell, dtype, rng, put):
+    model, params, batch = classifier(rng, put, valid=FRONT, cell=cell, dtype=dtype)
+    value = VAT(norm=0.0)(model, params, batch, rng=rng).value
+    assert value.dtype == dtype
+    assert_zero(value)
+    assert float(VAT(norm=0.5)(model, params, batch, rng=rng).value.max()) > 0
 
 
 @pytest.mark.parametrize("K", [1, 2])

@@ -1,4 +1,4 @@
-"""Small models of text in float64, and batches for them."""
+"""Small models of text, in float64 unless they are asked for in float32, and batches for them."""
 
 from collections.abc import Callable
 from typing import Any
@@ -32,6 +32,7 @@ def classifier(
     C: int = 3,
     valid: Any = None,
     size: float = 1.0,
+    dtype: Any = np.float64,
     **options: Any,
 ) -> tuple[TextClassifier, Any, TextBatch]:
     """A classifier with weights of moderate size, and a labelled batch in which words come up several times.
@@ -40,7 +41,7 @@ def classifier(
     """
     options = {"n_classes": C, "n_relu": 16, "frequencies": put(zipf(V)), **options}
     model = TextClassifier(V, D, H, **options)
-    params = tree_map(lambda a: size * rng.uniform(-1, 1, a.shape), model.init(rng, dtype=np.float64))
+    params = tree_map(lambda a: (size * rng.uniform(-1, 1, a.shape)).astype(dtype), model.init(rng, dtype=dtype))
     batch = TextBatch(rng.integers(0, V - 1, (T, B)), rng.integers(0, model.n_classes, B), valid)
     return model, put(params), put(batch)
 
