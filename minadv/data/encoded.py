@@ -24,7 +24,7 @@ from minadv.data.fetch import cache_root
 from minadv.data.text import Vocabulary
 from minadv.training.files import write_whole
 
-FORMAT = 1  # to be raised whenever the same source and options would give another corpus
+FORMAT = 2  # to be raised whenever the same source and options would give another corpus
 _PARTS = ("train", "valid", "test", "unlabelled")
 
 

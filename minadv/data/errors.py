@@ -1,5 +1,9 @@
-r"""The one error of the loaders."""
+r"""The one error of the loaders, and their one warning."""
 
 
 class DataError(ValueError):
     """Data that is missing or wrong; the message is one line that names the file and says what was expected of it."""
+
+
+class DataWarning(UserWarning):
+    """Data that can be used, but are not all that was to be expected."""

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import gzip
 import tarfile
+import warnings
 import zlib
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath, PureWindowsPath
@@ -24,7 +25,7 @@ from typing import TypeAlias
 from minadv.checks import expect_choice
 from minadv.data import docstrings, encoded
 from minadv.data.documents import Corpus, Options, Part, Source, Text, expect_classes
-from minadv.data.errors import DataError
+from minadv.data.errors import DataError, DataWarning
 from minadv.data.fetch import REMOTES, data_root, find, locate
 from minadv.data.files import content
 from minadv.data.text import Vocabulary
@@ -33,6 +34,7 @@ NAMES = ("docstrings", "imdb", "elec", "folder")
 UNLABELLED = "unsup"
 ELEC_FILES = ("elec-25k-train.txt.tok", "elec-25k-train.cat", "elec-test.txt.tok", "elec-test.cat")
 ELEC_CLASSES = ("1", "2")
+BOM = "\ufeff".encode()  # the mark that some editors put at the beginning of a file
 
 Place: TypeAlias = tuple[Part, str | None]
 
@@ -106,12 +108,19 @@ def archive(path: Path, name: str = "imdb", root: str = "aclImdb") -> Source:
 def elec(root: Path) -> Source:
     """Elec: a review a line, cut into words already, in UTF-8 or else Latin-1; a label a line; unlabelled lines.
 
-    Unlabelled reviews that are among the labelled ones, of training or test, or that come again, are removed.
+    Unlabelled reviews that are among the labelled ones, of training or test, or that come again, are removed. Where
+    there are none at all, a warning says so.
     """
     unlabelled = sorted(path.name for path in root.glob("elec-25k-unlab*.txt.tok"))
     lacks = [file for file in ELEC_FILES if not (root / file).is_file()]
     if lacks:
         raise DataError(f"{root} lacks {', '.join(lacks)}, expected there for elec")
+    if not unlabelled:
+        warnings.warn(
+            f"{root} has no elec-25k-unlab*.txt.tok: there are no unlabelled reviews to learn from",
+            DataWarning,
+            stacklevel=2,
+        )
 
     def texts() -> Iterator[Text]:
         parts: tuple[tuple[Part, str], ...] = (("train", "elec-25k-train"), ("test", "elec-test"))
@@ -190,13 +199,16 @@ def _decode(held: bytes, where: str | Path) -> str:
 
 
 def _lines(path: Path) -> list[str]:
-    """The lines of a file of UTF-8, or of Latin-1 if it is not UTF-8; a newline is all that ends a line."""
-    held = content(path)
+    """The lines of a file, each of UTF-8, or of Latin-1 if it is not UTF-8; a newline is all that ends a line."""
+    held = content(path).removeprefix(BOM)
+    return [_line(line.removesuffix(b"\r")) for line in held.removesuffix(b"\n").split(b"\n")] if held else []
+
+
+def _line(held: bytes) -> str:
     try:
-        text = held.decode().removeprefix("\ufeff")
+        return held.decode()
     except UnicodeDecodeError:
-        text = held.decode("latin-1")
-    return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")] if text else []
+        return held.decode("latin-1")
 
 
 def _imdb(data_dir: str | Path | None) -> Path:

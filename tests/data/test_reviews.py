@@ -9,7 +9,7 @@ import pytest
 
 from minadv.data import encoded, fetch, reviews
 from minadv.data.documents import Corpus, Documents, Options, validation_rows
-from minadv.data.errors import DataError
+from minadv.data.errors import DataError, DataWarning
 from minadv.data.fetch import Remote
 from minadv.data.reviews import archive, elec, folder, load
 from minadv.data.text import Cut
@@ -169,6 +169,22 @@ def test_elec(tmp_path: Path) -> None:
     assert texts(corpus, "unlabelled") == ["the battery is ok", "some cable", "Good phone ."]
     assert corpus.removed == 3  # one of train in other spacing, one of test, one that comes again
     assert same(corpus, load("elec", data_dir=tmp_path / "elec", options=ALL_WORDS))
+
+
+def test_elec_line_by_line(tmp_path: Path) -> None:
+    """One bad byte spoils its own line, and no other."""
+    lines = ["a caf\u00e9 cable".encode(), "a na\u00efve cable".encode("latin-1"), "an \u00fcber cable \u263a".encode()]
+    corpus = load(
+        "elec", data_dir=write_elec(tmp_path, unlab00=b"\xef\xbb\xbf" + b"\r\n".join(lines)), options=ALL_WORDS
+    )
+    assert {"caf\u00e9", "na\u00efve", "\u00fcber", "\u263a"} <= set(corpus.vocabulary.words)
+    assert not any("\u00c3" in word or "\ufeff" in word or "\r" in word for word in corpus.vocabulary.words)
+
+
+def test_elec_without_unlabelled_reviews(tmp_path: Path) -> None:
+    there = write_elec(tmp_path, unlab00=None, unlab01=None)
+    with pytest.warns(DataWarning, match=r"has no elec-25k-unlab\*.txt.tok: there are no unlabelled reviews"):
+        assert len(load("elec", data_dir=there, options=ALL_WORDS).unlabelled) == 0
 
 
 @pytest.mark.parametrize("coding", ["utf-8", "latin-1"])
