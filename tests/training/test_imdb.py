@@ -1,0 +1,78 @@
+"""The real IMDB, end to end: read, pre-trained on, classified with adversarial dropout. It reads 100,000 texts."""
+
+import os
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from minadv.data import reviews
+from minadv.data.documents import Corpus, Options
+from minadv.data.text import Cut
+from minadv.influence import ZeroInfluenceWarning
+from minadv.models.pretraining import TextLM
+from minadv.models.text import TextClassifier
+from minadv.regularizers import AdD, Regularizer
+from minadv.training.text import TextRun, fit_text, pretrain_text
+
+pytestmark = pytest.mark.slow
+SIZES = (16, 50)
+
+
+@pytest.fixture(scope="module")
+def imdb() -> Corpus:
+    given = os.environ.get("MINADV_DATA")
+    if given is None or not (Path(given) / "imdb").is_dir():
+        pytest.skip(f"MINADV_DATA is {given!r}, expected a folder that holds imdb with its archive")
+    return reviews.load("imdb", data_dir=given, options=Options(Cut(max_size=5000)), cache=False)
+
+
+@pytest.fixture(scope="module")
+def before(imdb: Corpus) -> TextRun:
+    model = TextLM(len(imdb.vocabulary), *SIZES, n_candidates=200)
+    return pretrain_text(model, imdb, steps=8, batch_size=16, T=20, held_out=2000, progress=False, workers=1)
+
+
+def test_what_is_read(imdb: Corpus) -> None:
+    assert imdb.classes == ("neg", "pos")
+    assert len(imdb.train) + len(imdb.valid) == len(imdb.test) == 25_000
+    assert (len(imdb.valid), len(imdb.unlabelled)) == (3750, 50_000)
+    assert imdb.test.labels is not None and int(imdb.test.labels.sum()) == 12_500
+    assert len(imdb.vocabulary) == 5000
+    assert {"the", "The", "movie", "."} <= set(imdb.vocabulary.words)  # case is kept
+    assert imdb.vocabulary.words.index("the") < 10
+
+
+def test_pretraining(before: TextRun) -> None:
+    """A few steps take it below the perplexity of words that are all alike."""
+    [record] = before.records
+    assert 1 < record["valid_perplexity"] < 5000
+
+
+ADD = {
+    f"{name} K={K}": AdD(delta=0.04, adv_steps=K, **options)
+    for K in (1, 2)
+    for name, options in {"minadv": {}, "paper": {"init": "base", "share_noise": False}}.items()
+}
+
+
+@pytest.mark.parametrize("name", ADD)
+def test_adversarial_dropout_finds_no_zero_map(name: str, imdb: Corpus, before: TextRun, tmp_path: Path) -> None:
+    how: dict[str, Any] = {"batch_size": 16, "unlabelled_size": 16, "max_tokens": 60, "workers": 1, "progress": False}
+    regularizer: Regularizer = ADD[name]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ZeroInfluenceWarning)
+        run = fit_text(
+            TextClassifier(len(imdb.vocabulary), *SIZES, n_classes=2),
+            imdb,
+            regularizer=regularizer,
+            pretrained=before,
+            steps=3,
+            out=tmp_path / "run",
+            **how,
+        )
+    [record] = run.records
+    assert record["regularizer"] > 0
+    assert 0 < record["valid_error"] < 100
+    assert run.predict(["A wonderful film .", "Awful ."]).shape == (2, 2)
