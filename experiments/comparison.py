@@ -18,6 +18,7 @@ import numpy as np
 from scipy import stats
 
 from experiments import reporting
+from minadv.backend import DeviceName
 from minadv.data import images
 from minadv.data.sequences import By, as_sequences
 from minadv.models.classifier import Classifier
@@ -73,10 +74,11 @@ class Job:
     seed: int
     strength: float
     weight: float
-    part: str  # "search" or "final"
+    part: str  # "search" for the shorter runs that choose settings; the others are whole
     root: Path
     data_dir: str | None
-    track: bool = False  # log the mean adversarial mask of each epoch
+    device: DeviceName = "cpu"
+    track: int = 0  # log the mean adversarial mask over so many test images, epoch by epoch
 
     @property
     def folder(self) -> Path:
@@ -116,7 +118,8 @@ def work(job: Job) -> dict[str, Any]:
     data = load(job.preset, job.task, job.data_dir)
     model = Classifier(data.train.x.shape[2], job.preset.n_hidden, data.classes)
     per_epoch = len(data.train) // job.preset.batch
-    epochs = job.preset.epochs if job.part == "final" else job.preset.search_epochs or job.preset.epochs
+    shorter = job.preset.search_epochs if job.part == "search" else None
+    epochs = shorter or job.preset.epochs
     kind = {"adam": Adam, "rmsprop": RMSProp}[job.preset.optimizer]
     recipe = Recipe(
         steps=round(epochs * per_epoch),
@@ -133,12 +136,13 @@ def work(job: Job) -> dict[str, Any]:
         recipe=recipe,
         batch_size=job.preset.batch,
         seed=job.seed,
+        device=job.device,
         out=job.folder,
         resume=True,
         progress=False,
         about=about_data(job),
         workers=1,  # the runs themselves go side by side
-        track={"budgets": max(3, int(0.03 * model.n_hidden)), "adv_steps": 2, "keep": "last"} if job.track else None,
+        track={"n": job.track, **attack(model.n_hidden)} if job.track else None,
     )
     result = {
         "preset": asdict(job.preset),
@@ -153,6 +157,11 @@ def work(job: Job) -> dict[str, Any]:
     }
     reporting.write_json(job.folder / RESULT, result, own=True)
     return result
+
+
+def attack(n_hidden: int) -> dict[str, Any]:
+    """The adversary of Figure 3: δ = 0.03, but at least three flips, and K = 2."""
+    return {"budgets": max(3, int(0.03 * n_hidden)), "adv_steps": 2, "keep": "last"}
 
 
 def _found(job: Job) -> dict[str, Any] | None:
@@ -178,10 +187,17 @@ def load(preset: Preset, task: str, data_dir: str | None) -> images.Images:
 
 
 def compare(
-    preset: Preset, *, methods: Sequence[str], seeds: int, workers: int, root: Path, data_dir: str | None
+    preset: Preset,
+    *,
+    methods: Sequence[str],
+    seeds: int,
+    workers: int,
+    root: Path,
+    data_dir: str | None,
+    device: DeviceName = "cpu",
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Search settings on validation data, then run all seeds; returns the results of both."""
-    first = Job(preset, "", "", SEARCH_SEED, 0.0, 0.0, "search", root, data_dir)
+    first = Job(preset, "", "", SEARCH_SEED, 0.0, 0.0, "search", root, data_dir, device)
     trials = [
         replace(first, method=method, task=task, strength=strength, weight=weight)
         for method in methods

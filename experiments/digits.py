@@ -9,7 +9,6 @@ paper's Table 1 with the paths of its figures. One seed shows how it works, not 
 from __future__ import annotations
 
 import argparse
-import os
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -27,13 +26,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m experiments.digits", description=__doc__)
     parser.add_argument("--seeds", type=int, default=1, help="networks for each method (default 1)")
-    parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes (default: all cores)")
+    reporting.add_device(parser)
     parser.add_argument("--runs", type=Path, default=Path("runs/digits"), help="folder of the runs (runs/digits)")
     parser.add_argument("--out", type=Path, default=Path("runs/digits"), help="folder for the table and the figures")
     args = parser.parse_args(argv)
     started = time.time()
     _, results = comparison.compare(
-        PRESET, methods=METHODS, seeds=args.seeds, workers=args.workers, root=args.runs, data_dir=None
+        PRESET, methods=METHODS, seeds=args.seeds, root=args.runs, data_dir=None, **reporting.place(args)
     )
     about = reporting.facts(started, seeds=args.seeds, preset=asdict(PRESET))
     text = f"{comparison.table(PRESET, results, METHODS)}\n\n{comparison.verdict(PRESET, results, METHODS)}\n"

@@ -12,10 +12,9 @@ here are smaller and stand in the results.
 from __future__ import annotations
 
 import argparse
-import os
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -27,16 +26,18 @@ from experiments.comparison import Job
 from experiments.table1 import PRESETS
 from minadv import masks
 from minadv.adversary import find_adversary
-from minadv.backend import Array
+from minadv.backend import Array, to_device
 from minadv.data.batches import take
 from minadv.data.images import Split
 from minadv.models.classifier import Batch, Classifier
-from minadv.training.runs import Run, load
+from minadv.training.runs import load
 from minadv.training.streams import stream
+from minadv.training.teams import Part
 from minadv.training.world import one_voice
 
 METHODS = ("VD", "FD", "AdD K=1", "AdD K=2")
-P = DELTA = 0.03
+P = 0.03
+BATCH = 100  # images that pass together
 
 
 @dataclass(frozen=True)
@@ -48,45 +49,71 @@ class Figure3:
     images: int
 
 
+@dataclass(frozen=True)
+class Network:
+    """A trained network where it computes, and the test images to try it on."""
+
+    model: Classifier
+    params: Any
+    test: Split
+
+    @property
+    def parts(self) -> list[Part]:
+        """The images in batches of at most `BATCH`, each of which draws as the whole would."""
+        count = -(-len(self.test) // BATCH)
+        return [Part(n, count) for n in range(count)]
+
+    def batch(self, part: Part) -> Batch:
+        return Batch(*take(self.test, part.rows(len(self.test))))
+
+
 def examine(task: Figure3) -> dict[str, Any]:
     """Train (or find) the network, then draw sub-networks of it."""
     comparison.work(task.job)
     run = load(task.job.folder)
     data = comparison.load(task.job.preset, task.job.task, task.job.data_dir)
     test = Split(data.test.x[: task.images], data.test.y[: task.images])
-    batch = Batch(*take(test, slice(0, len(test))))
+    network = Network(run.model, *to_device((run.last, test), task.job.device))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return {
             "method": task.job.method,
-            "accuracy": accuracy(run.model, run.last, batch, {}),
-            "random": [random_draw(run, batch, n) for n in range(task.draws)],
-            "adversarial": [adversarial_draw(run, batch, n) for n in range(task.draws)],
+            "accuracy": accuracy(network, lambda part, batch: {}),
+            "random": [random_draw(network, n) for n in range(task.draws)],
+            "adversarial": [adversarial_draw(network, n) for n in range(task.draws)],
             "masks": [record["valid_mean_mask"]["layer0"] for record in run.records],
             "epochs": [record["epoch"] for record in run.records],
+            "images": len(test),
+            "mask_images": min(run.config["track"].get("n", 500), len(data.test)),
         }
 
 
-def random_draw(run: Run, batch: Batch, n: int) -> float:
+def random_draw(network: Network, n: int) -> float:
     """Accuracy under one random mask for all images."""
-    eps = masks.bernoulli(stream(0, "figure 3 random", n), P, (1, run.model.n_hidden), like=batch.x)
-    m = masks.scale(np.repeat(eps, len(batch), axis=0), "inverted", p=P)
-    return accuracy(run.model, run.last, batch, {"layer0": m})
+    eps = masks.bernoulli(stream(0, "figure 3 random", n), P, (1, network.model.n_hidden), like=network.test.x)
+    m = masks.scale(eps, "inverted", p=P)
+    return accuracy(network, lambda part, batch: {"layer0": m.repeat(len(batch), axis=0)})
 
 
-def adversarial_draw(run: Run, batch: Batch, n: int) -> float:
+def adversarial_draw(network: Network, n: int) -> float:
     """Accuracy under the greedy adversary's masks, K = 2, from a random start."""
-    rng = stream(0, "figure 3 adversarial", n)
-    budget = max(3, masks.budget(DELTA, run.model.n_hidden))
-    trace = find_adversary(run.model, run.last, batch, rng=rng, budgets=budget, adv_steps=2, keep="last")
-    return accuracy(run.model, run.last, batch, trace.eps)
+
+    def found(part: Part, batch: Batch) -> dict[str, Array]:
+        rng = part.rng(stream(0, "figure 3 adversarial", n), len(network.test))
+        attack = comparison.attack(network.model.n_hidden)
+        return dict(find_adversary(network.model, network.params, batch, rng=rng, **attack).eps)
+
+    return accuracy(network, found)
 
 
-def accuracy(model: Classifier, params: Any, batch: Batch, m: dict[str, Array]) -> float:
-    """In per cent."""
-    features, _, _ = model.body(params, batch, masks=m, noise=None)
-    assert batch.targets is not None
-    return float(100 * (model.logits(params, features)[-1].argmax(axis=-1) == batch.targets).mean())
+def accuracy(network: Network, m: Callable[[Part, Batch], dict[str, Array]]) -> float:
+    """In per cent, under the masks that ``m`` makes for each batch."""
+    right = 0
+    for part in network.parts:
+        batch = network.batch(part)
+        features, _, _ = network.model.body(network.params, batch, masks=m(part, batch), noise=None)
+        right += int((network.model.logits(network.params, features)[-1].argmax(axis=-1) == batch.targets).sum())
+    return 100 * right / len(network.test)
 
 
 def table(results: Sequence[dict[str, Any]]) -> str:
@@ -127,7 +154,8 @@ def figure(results: Sequence[dict[str, Any]]) -> Any:
         axes[0, column].axvline(r["accuracy"], color="black", linewidth=1, label="full network")
         axes[0, column].set(title=f"trained with {r['method']}", xlabel="test accuracy %")
         rows = np.array(r["masks"])
-        extent = (-0.5, rows.shape[1] - 0.5, r["epochs"][-1], r["epochs"][0])
+        half = r["epochs"][0] / 2  # each row in the middle of its epoch
+        extent = (-0.5, rows.shape[1] - 0.5, r["epochs"][-1] + half, half)
         shown = axes[1, column].imshow(rows, aspect="auto", vmin=least, vmax=1, extent=extent, interpolation="nearest")
         axes[1, column].set(xlabel="unit", ylabel="epoch")
     axes[0, 0].legend(fontsize=8)
@@ -145,38 +173,40 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--draws", type=int, default=100, help="masks of each kind (the paper: 500; default 100)")
     parser.add_argument("--images", type=int, default=1000, help="test images, at most (default 1000)")
     parser.add_argument("--data-dir", help="folder of MNIST's idx files")
-    parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes (default: all cores)")
+    reporting.add_device(parser)
     parser.add_argument("--runs", type=Path, default=Path("runs/figure3"), help="folder of the runs (runs/figure3)")
     parser.add_argument("--out", type=Path, default=reporting.RESULTS, help="folder for the results")
     args = parser.parse_args(argv)
     preset = PRESETS[args.preset]
-    started = time.time()
+    started, where = time.time(), reporting.place(args)
     tasks = []
     for method in METHODS:
         strength, weight = comparison.settings(method, preset.n_hidden)[0]
-        job = Job(preset, method, args.order, 0, strength, weight, "figure3", args.runs, args.data_dir, track=True)
+        which = (preset, method, args.order, 0, strength, weight, "figure3")
+        job = Job(*which, args.runs, args.data_dir, where["device"], track=args.images)
         tasks.append(Figure3(job, args.draws, args.images))
-    results = reporting.run_all(examine, tasks, workers=args.workers, title="networks")
-    about = reporting.facts(started, preset=asdict(preset), order=args.order, draws=args.draws, images=args.images)
+    results = reporting.run_all(examine, tasks, workers=where["workers"], title="networks")
+    about = reporting.facts(started, preset=asdict(preset), order=args.order, draws=args.draws)
     text = table(results) + "\n"
     name = f"figure3-{preset.name}"
     paths = [
         reporting.write_json(args.out / f"{name}.json", {"facts": about, "results": results}),
-        reporting.write(args.out / f"{name}.md", heading(about, preset.about) + text),
+        reporting.write(args.out / f"{name}.md", heading(about, preset.about, results) + text),
         reporting.save_figure(figure(results), args.out / f"{name}.png"),
     ]
     print(text)
     print("written:", *paths, sep="\n  ")
 
 
-def heading(about: dict[str, Any], task: str) -> str:
+def heading(about: dict[str, Any], task: str, results: Sequence[dict[str, Any]]) -> str:
     """What the numbers are."""
+    images, of_masks = (" and ".join(sorted({f"{r[key]:,}" for r in results})) for key in ("images", "mask_images"))
     return f"""# Figure 3: random and adversarial sub-networks
 
-{task} (order {about["order"]}), one network a method, at most {about["images"]} test images; {about["draws"]} random
-masks (p = {P}, one for all images) and {about["draws"]} draws of the greedy adversary (K = 2, three units, a mask an
-image). The paper draws 500 on all of MNIST. `{about["command"]}`, {about["seconds"]} s on {about["cores"]} cores
-({about["cpu"]}), NumPy {about["numpy"]}.
+{task} (order {about["order"]}), one network a method. (a) {images} test images, {about["draws"]} random masks
+(p = {P}, one for all images) and {about["draws"]} draws of the greedy adversary (K = 2, three units, a mask an image);
+the paper draws 500 on all of MNIST. (b) The mean adversarial mask is over {of_masks} test images.
+`{about["command"]}`, {about["seconds"]} s on {about["cores"]} cores ({about["cpu"]}), NumPy {about["numpy"]}.
 
 """
 

@@ -2,6 +2,7 @@ r"""Where results go: a JSON file with the numbers and the facts of the run, a M
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import platform
@@ -20,6 +21,7 @@ from tqdm import tqdm
 
 import minadv
 from minadv import launch
+from minadv.backend import choose_device
 from minadv.training import world
 
 RESULTS = Path(__file__).parent / "results"
@@ -42,6 +44,19 @@ def facts(started: float, **settings: Any) -> dict[str, Any]:
         "seconds": round(time.time() - started, 1),
         **settings,
     }
+
+
+def add_device(parser: argparse.ArgumentParser) -> None:
+    """The options that say where to compute."""
+    parser.add_argument("--device", choices=("auto", "cpu", "gpu"), default="auto", help="auto: the GPU if it works")
+    parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes (default: all cores; a GPU: 1)")
+
+
+def place(args: argparse.Namespace) -> dict[str, Any]:
+    """The device that was chosen, and the number of processes: one on a GPU, which several would only share."""
+    device = choose_device(args.device)
+    print(f"device: {device.why}", file=sys.stderr)
+    return {"device": device.name, "workers": 1 if device.name == "gpu" else args.workers}
 
 
 def command(module: str, argv: Sequence[str] | None) -> str:

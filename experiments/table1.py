@@ -8,7 +8,6 @@ Writes table1-PRESET.json, .md and .png under experiments/results.
 from __future__ import annotations
 
 import argparse
-import os
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -49,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--seeds", type=int, help="networks for each method (default: the preset's)")
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS), help="(default: all)")
     parser.add_argument("--data-dir", help="folder of MNIST's idx files")
-    parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes (default: all cores)")
+    reporting.add_device(parser)
     parser.add_argument("--runs", type=Path, default=Path("runs/table1"), help="folder of the runs (runs/table1)")
     parser.add_argument("--out", type=Path, default=reporting.RESULTS, help="folder for the results")
     args = parser.parse_args(argv)
@@ -57,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     seeds = args.seeds or preset.seeds
     started = time.time()
     searched, results = comparison.compare(
-        preset, methods=args.methods, seeds=seeds, workers=args.workers, root=args.runs, data_dir=args.data_dir
+        preset, methods=args.methods, seeds=seeds, root=args.runs, data_dir=args.data_dir, **reporting.place(args)
     )
     about = reporting.facts(started, seeds=seeds, preset=asdict(preset))
     table = comparison.table(preset, results, args.methods)

@@ -102,10 +102,11 @@ def fit(
     ``data`` holds sequences (N, T, I) (`minadv.data.sequences.as_sequences`). Give a `Recipe`, or ``epochs`` and any of
     its fields by name. With ``out`` the run is written there, and ``resume=True`` goes on where a killed run stopped;
     a folder that is there already is otherwise an error. ``about`` is kept in the configuration, for whoever wants to
-    find the data again; ``track``, options of `minadv.find_adversary`, adds the mean adversarial mask to each record;
-    ``on_evaluation`` is called with each record. ``workers`` processes share each batch (default: all cores, where that
-    pays), with the same masks and, up to the order of sums, the same results for any number of them. A model of your
-    own, which meets `minadv.models.protocol` and has ``init`` and ``logits``, trains as well, without ``out``.
+    find the data again; ``track``, options of `minadv.find_adversary`, adds the mean adversarial mask to each record,
+    over the first ``n`` test examples (default 500); ``on_evaluation`` is called with each record. ``workers``
+    processes share each batch (default: all cores, where that pays), with the same masks and, up to the order of sums,
+    the same results for any number of them. A model of your own, which meets `minadv.models.protocol` and has ``init``
+    and ``logits``, trains as well, without ``out``.
     """
     per_epoch = Classify(model, data, batch_size=batch_size).per_epoch
     if recipe is None:

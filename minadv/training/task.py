@@ -90,8 +90,8 @@ class Classify:
     """Classification of sequences, a batch at a time, every epoch in an order of its own.
 
     Random streams are keyed by (seed, name, step): a step's masks do not depend on what was drawn before.
-    ``track`` (options of `find_adversary`) adds the mean adversarial mask over the first ``track_examples`` test
-    examples to each evaluation.
+    ``track`` (options of `mean_adversarial_mask`) adds the mean adversarial mask over the first test examples to each
+    evaluation.
     """
 
     model: Classifier
@@ -100,7 +100,6 @@ class Classify:
     batch_size: int = 100
     seed: int = 0
     track: Mapping[str, Any] | None = None
-    track_examples: int = 500
 
     def __post_init__(self) -> None:
         stream(self.seed, "init")  # a bad seed or batch size is an error here, before anything is written
@@ -155,7 +154,7 @@ class Classify:
         metrics: dict[str, Any] = evaluate(self.model, params, split)
         if self.track is not None:
             metrics["mean_mask"] = mean_adversarial_mask(
-                self.model, params, self.data.test, rng=stream(self.seed, "track"), n=self.track_examples, **self.track
+                self.model, params, self.data.test, rng=stream(self.seed, "track"), **self.track
             )
         return metrics
 
@@ -173,9 +172,12 @@ def evaluate(model: Classifier, params: Any, split: Split, *, batch_size: int = 
 
 
 def mean_adversarial_mask(
-    model: Classifier, params: Any, split: Split, *, rng: np.random.Generator, n: int, **search: Any
+    model: Classifier, params: Any, split: Split, *, rng: np.random.Generator, n: int = 500, **search: Any
 ) -> dict[str, list[float]]:
-    """The share of the first ``n`` examples whose adversarial mask keeps each unit, by site."""
+    """The share of the first ``n`` examples whose adversarial mask keeps each unit, by site.
+
+    ``search`` are options of `minadv.find_adversary`.
+    """
     total: dict[str, Array] = {}
     n = min(n, len(split))
     for rows in in_order(n, 250):

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 pytest.importorskip("safetensors")
@@ -12,10 +13,14 @@ pytest.importorskip("sklearn", reason="the digits come with scikit-learn")
 pytest.importorskip("matplotlib", reason="figures need matplotlib")
 pytest.importorskip("threadpoolctl", reason="experiments set BLAS threads")
 
-from experiments import bench_images, comparison, digits, reporting, table1
-from experiments.comparison import Preset, best_setting, compare, errors, p_value, table, verdict
+from experiments import bench_images, comparison, digits, figure3, reporting, table1
+from experiments.comparison import Job, Preset, best_setting, compare, errors, p_value, table, verdict
+from minadv.backend import Device
 from minadv.cli import main
+from minadv.data.batches import take
+from minadv.models.classifier import Batch
 from minadv.training import checkpoints
+from minadv.training.runs import load
 
 METHODS = ("VD", "AdD K=1")
 SMALL = Preset("small", "digits", "row", 2, 8, 0.5, 1, batch=200, tasks=("s",))
@@ -178,6 +183,71 @@ def test_table1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) ->
     text = (tmp_path / "table1-digits.md").read_text()
     assert "mean ± standard deviation over 2 seed(s)" in text
     assert text.endswith(verdict(table1.PRESETS["digits"], data["results"], ["none", "VD"]) + "\n")
+
+
+@pytest.mark.parametrize("experiment", [table1, digits, figure3])
+def test_the_device_reaches_the_training(
+    experiment: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    """On a GPU, one process; none is there, so that the first training ends the experiment."""
+
+    class Trained(Exception):
+        pass
+
+    def fit(*args: Any, device: str, **how: Any) -> None:
+        raise Trained(device)
+
+    def run_all(work: Any, tasks: Any, *, workers: int, title: str) -> Any:
+        assert workers == 1
+        return [work(task) for task in tasks]
+
+    monkeypatch.setattr(comparison, "fit", fit)
+    monkeypatch.setattr(comparison.reporting, "run_all", run_all)
+    monkeypatch.setattr(reporting, "choose_device", lambda device: Device(device, None, "a GPU, it is said"))
+    with pytest.raises(Trained, match="gpu"):
+        experiment.main(["--device", "gpu", "--workers", "7", "--runs", str(tmp_path), "--out", str(tmp_path)])
+    assert capsys.readouterr().err == "device: a GPU, it is said\n"
+
+
+def test_only_the_search_is_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = {}
+
+    def fit(*args: Any, recipe: Any, out: Path, **how: Any) -> None:
+        seen[out.parent.name] = recipe.steps
+        raise NotImplementedError
+
+    monkeypatch.setattr(comparison, "fit", fit)
+    preset = replace(SMALL, epochs=4, search_epochs=1, batch=100)
+    for part in ("search", "final", "figure3"):
+        with pytest.raises(NotImplementedError):
+            comparison.work(Job(preset, "VD", "s", 0, 0.1, 0.0, part, tmp_path, None))
+    per_epoch = 1257 // 100
+    assert seen == {"search": per_epoch, "final": 4 * per_epoch, "figure3": 4 * per_epoch}
+
+
+def test_figure3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    preset = Preset("digits", "digits", "row", 2, 8, 8, 1, batch=200)
+    monkeypatch.setitem(table1.PRESETS, "digits", preset)
+    monkeypatch.setattr(figure3, "METHODS", ("VD", "AdD K=1"))
+    options = ["--draws", "3", "--images", "150", "--device", "cpu", "--runs", str(tmp_path / "runs")]
+    found = []
+    for batch in (40, 150):  # how many images pass together changes nothing
+        monkeypatch.setattr(figure3, "BATCH", batch)
+        figure3.main([*options, "--out", str(tmp_path / str(batch))])
+        found.append(json.loads((tmp_path / str(batch) / "figure3-digits.json").read_text())["results"])
+    assert found[0] == found[1]
+    for r in found[0]:
+        assert (r["images"], r["mask_images"], len(r["random"]), len(r["masks"][-1])) == (150, 150, 3, 8)
+        assert np.mean(r["adversarial"]) < np.mean(r["random"])
+    run = load(tmp_path / "runs" / "digits" / "figure3" / "s-VD-0.1-0-seed0")
+    data = comparison.load(preset, "s", None)
+    right = run.model.body(run.last, Batch(*take(data.test, slice(0, 150))), masks={}, noise=None)[0]
+    logits = run.model.logits(run.last, right)[-1]
+    assert found[0][0]["accuracy"] == pytest.approx(100 * (logits.argmax(axis=1) == data.test.y[:150]).mean())
+    text = (tmp_path / "150" / "figure3-digits.md").read_text()
+    assert "(a) 150 test images, 3 random masks" in text
+    assert "(b) The mean adversarial mask is over 150 test images" in text
+    assert (tmp_path / "150" / "figure3-digits.png").stat().st_size > 10_000
 
 
 def test_bench_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
