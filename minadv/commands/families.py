@@ -19,6 +19,7 @@ from typing import Any
 from minadv import launch
 from minadv.training.folders import RunError, kind_of, read_config
 from minadv.training.loop import Interrupted
+from minadv.training.workers import WorkerError
 
 MODULES: dict[str, str] = {
     "text": "minadv.commands.text",
@@ -66,8 +67,8 @@ def dispatched(name: str, otherwise: Callable[[argparse.Namespace], None]) -> Ca
 
 @contextmanager
 def resumable(out: Path | str) -> Iterator[None]:
-    """Within it, whoever interrupts training is told how to go on."""
+    """Within it, whoever interrupts training, or has a worker killed, is told how to go on."""
     try:
         yield
-    except Interrupted as said:
-        raise Interrupted(f"{said}; go on with: {launch.place().command}minadv train --resume {out}") from None
+    except (Interrupted, WorkerError) as said:
+        raise type(said)(f"{said}; go on with: {launch.place().command}minadv train --resume {out}") from None

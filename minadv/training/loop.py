@@ -32,7 +32,7 @@ LOG = "log.jsonl"
 
 
 class TrainingError(RuntimeError):
-    """Training cannot go on: a number is not finite. The message names the step, the leaf and the last checkpoint."""
+    """Training cannot go on: a number is not finite, say. The message names step, leaf and last good checkpoint."""
 
 
 class Interrupted(Exception):
@@ -220,7 +220,7 @@ def train(
                     checkpoints.save(out, state.step, state, {"monitor": recipe.monitor}, keep=recipe.keep)
     except TrainingError as error:
         good = checkpoints.latest(run) if run is not None else None
-        raise TrainingError(f"{error}; the last good checkpoint is {good or 'none'}") from error
+        raise type(error)(f"{error}; the last good checkpoint is {good or 'none'}") from error
     except KeyboardInterrupt:
         if run is None:
             raise

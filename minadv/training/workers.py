@@ -25,12 +25,13 @@ import numpy as np
 
 from minadv import threads
 from minadv.backend import Array
+from minadv.training.loop import TrainingError
 from minadv.training.teams import Part, Step, Sums, Team, gather, sums
 from minadv.trees import leaves, tree_map
 from minadv.workspace import Workspace
 
 
-class WorkerError(RuntimeError):
+class WorkerError(TrainingError):
     """A worker process cannot go on, or is gone; the message says which and why."""
 
 

@@ -1,5 +1,6 @@
 """A run that is killed, interrupted or out of disk, and resumed, ends in the bits of one that was left alone."""
 
+import contextlib
 import errno
 import os
 import re
@@ -15,6 +16,7 @@ import pytest
 
 from minadv.cli import main
 from minadv.training import checkpoints, files, log
+from minadv.training.folders import read_config
 from tests.data.idxfiles import write_four
 
 pytest.importorskip("safetensors")
@@ -135,6 +137,45 @@ def test_ctrl_c(idx: Path, whole: dict[int, Any], tmp_path: Path, capsys: Any) -
     assert main(["train", "--resume", str(run)]) == 0
     assert capsys.readouterr().out == f"{run} is finished: nothing to resume\n"
     assert ends(run) == whole[LONG]
+
+
+def workers_of(parent: int) -> list[int]:
+    """The processes that a process has started."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            if int(path.read_text().rpartition(")")[2].split()[1]) == parent:
+                found.append(int(path.parent.name))
+    return found
+
+
+@pytest.mark.parametrize("victim", ["parent", "worker"])
+def test_two_workers(victim: str, idx: Path, tmp_path: Path) -> None:
+    """The default of a large task: either of two processes is killed, and the run resumed with two again."""
+    if not Path("/proc/self/stat").exists():
+        pytest.skip("nothing here says which processes a process has started")
+    run, whole = tmp_path / "run", tmp_path / "whole"
+    assert main([*command(whole, idx, LONG), "--workers", "2"]) == 0
+    child = process([*command(run, idx, LONG), "--workers", "2"])
+    wait_for_steps(child, 3)
+    [worker] = workers_of(child.pid)
+    os.kill(child.pid if victim == "parent" else worker, signal.SIGKILL)
+    _, said = child.communicate()
+    good = checkpoints.latest(run)
+    assert good is not None
+    assert 5 <= int(good.stem.removeprefix("step-")) < LONG
+    assert "Traceback" not in said
+    if victim == "parent":
+        assert child.returncode == -signal.SIGKILL
+    else:
+        assert child.returncode == 1
+        assert said.splitlines()[-1] == (
+            "minadv: worker 1 of 2 is gone (exit code -9): resume the run; the last good checkpoint is "
+            f"{good}; go on with: minadv train --resume {run}"
+        )
+    assert main(["train", "--resume", str(run)]) == 0
+    assert read_config(run)["workers"] == 2
+    assert ends(run) == ends(whole)
 
 
 @pytest.mark.parametrize(
