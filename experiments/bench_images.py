@@ -22,6 +22,7 @@ from experiments import comparison, reporting, table1
 from experiments.bench_contenders import memory
 from experiments.bench_contenders.processes import call
 from experiments.comparison import METHODS, Preset
+from minadv.commands.numbers import positive
 from minadv.models.classifier import Classifier
 from minadv.training import folders
 from minadv.training.clip import Clip
@@ -83,16 +84,16 @@ start, NumPy {about["numpy"]}, {", ".join(about["blas"])}.
 """
 
 
+@reporting.one_line_errors
 def main(argv: Sequence[str] | None = None) -> None:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m experiments.bench_images", description=__doc__)
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS), help="(default: all)")
-    parser.add_argument("--rounds", type=int, default=5, help="steps that are timed (default 5)")
+    parser.add_argument("--rounds", type=positive, default=5, help="steps that are timed (default 5)")
     parser.add_argument("--data-dir", help="folder of MNIST's idx files (default: MINADV_DATA, then the cache)")
     parser.add_argument("--out", type=Path, default=reporting.RESULTS, help="folder for the results")
     args = parser.parse_args(argv)
-    if args.rounds < 1:
-        parser.error(f"--rounds is {args.rounds}, expected at least 1")
+    comparison.load(PRESET, "s", args.data_dir)  # what is wrong with it is said before any process starts
     started, load, rows = time.time(), os.getloadavg()[0], {}
     for method in args.methods:
         print(f"{method} ...", file=sys.stderr, flush=True)

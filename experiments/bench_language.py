@@ -26,6 +26,7 @@ import numpy as np
 
 from experiments import reporting
 from experiments.bench_language_steps import METHODS, RIVALS, SIZES, measure
+from minadv.commands.numbers import positive
 
 LIMIT = 3.0  # GiB, for a step at the paper's size
 
@@ -88,13 +89,16 @@ def verdict(results: dict[str, Any]) -> str:
     return f"At the paper's size a step of every method {said} {LIMIT:g} GiB: the most is {worst}'s {peaks[worst]:.2f}."
 
 
+@reporting.one_line_errors
 def main(argv: Sequence[str] | None = None) -> None:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m experiments.bench_language", description=__doc__)
     parser.add_argument("--sizes", nargs="+", choices=list(SIZES), default=list(SIZES), help="(default all)")
     parser.add_argument("--methods", nargs="+", choices=list(METHODS), default=list(METHODS), help="(default all)")
-    parser.add_argument("--rounds", type=int, default=5, help="steps that are timed (default 5)")
-    parser.add_argument("--workers", type=int, help="processes or threads (default: as minadv train; all for PyTorch)")
+    parser.add_argument("--rounds", type=positive, default=5, help="steps that are timed (default 5)")
+    parser.add_argument(
+        "--workers", type=positive, help="processes or threads (default: as minadv train; all for PyTorch)"
+    )
     parser.add_argument("--out", type=Path, default=reporting.RESULTS, help="folder for the results")
     parser.add_argument("--measure", metavar="JSON", help=argparse.SUPPRESS)
     args = parser.parse_args(argv)
@@ -102,8 +106,6 @@ def main(argv: Sequence[str] | None = None) -> None:
         name, method, contender, rounds, workers = json.loads(args.measure)
         print(json.dumps(measure(SIZES[name], method, contender, rounds, workers)))
         return
-    if args.rounds < 1:
-        parser.error(f"--rounds is {args.rounds}, expected at least 1")
     started, load = time.time(), os.getloadavg()[0]
     try:
         version: str | None = metadata.version("torch")

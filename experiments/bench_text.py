@@ -26,6 +26,7 @@ from experiments.bench_contenders.processes import call
 from experiments.text_jobs import Preset
 from experiments.text_methods import METHODS, Setting, regularizer
 from minadv import threads
+from minadv.commands.numbers import positive
 from minadv.commands.text_settings import corpus_of
 from minadv.data.buckets import LIMIT, Buckets, density
 from minadv.data.documents import Corpus
@@ -164,19 +165,18 @@ start, NumPy {about["numpy"]}, {", ".join(about["blas"])}.
 """
 
 
+@reporting.one_line_errors
 def main(argv: Sequence[str] | None = None) -> None:
     """The command line."""
     rows = [PRETRAINING, *METHODS]
     parser = argparse.ArgumentParser(prog="python -m experiments.bench_text", description=__doc__)
     parser.add_argument("--preset", choices=table2.PRESETS, default="imdb-small", help="sizes (default imdb-small)")
     parser.add_argument("--rows", nargs="+", choices=rows, default=rows, metavar="ROW", help="which (default: all)")
-    parser.add_argument("--rounds", type=int, default=8, help="steps that are timed (default 8)")
-    parser.add_argument("--workers", type=int, default=threads.cores(), help="processes of the second measure")
+    parser.add_argument("--rounds", type=positive, default=8, help="steps that are timed (default 8)")
+    parser.add_argument("--workers", type=positive, default=threads.cores(), help="processes of the second measure")
     parser.add_argument("--data-dir", help="folder of the texts (default: MINADV_DATA, then the cache)")
     parser.add_argument("--out", type=Path, default=reporting.RESULTS, help="folder for the results")
     args = parser.parse_args(argv)
-    if args.rounds < 1 or args.workers < 1:
-        parser.error("--rounds and --workers must be at least 1")
     preset, started, load = table2.PRESETS[args.preset], time.time(), os.getloadavg()[0]
     path = args.out / "bench_text.json"
     kept = json.loads(path.read_text()) if path.exists() else {}

@@ -27,6 +27,7 @@ from experiments import reporting, small_nets
 from minadv import bounds, distances, layers, masks
 from minadv.adversary import find_adversary
 from minadv.backend import Array
+from minadv.commands.numbers import positive
 from minadv.counterexamples import kl_counterexample
 from minadv.models.classifier import Batch, Classifier, Params
 from minadv.regularizers import EL, FD, VD, AdD, Plain, Regularizer
@@ -219,10 +220,10 @@ def _at(result: Any, path: Sequence[str]) -> float:
 def main(argv: Sequence[str] | None = None) -> None:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m experiments.bounds", description=__doc__)
-    parser.add_argument("--seeds", type=int, default=5, help="networks for each method (default 5)")
-    parser.add_argument("--examples", type=int, default=100, help="test examples (default 100)")
-    parser.add_argument("--bases", type=int, default=50, help="random base masks for Remark 1 (default 50)")
-    parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes (default: all cores)")
+    parser.add_argument("--seeds", type=positive, default=5, help="networks for each method (default 5)")
+    parser.add_argument("--examples", type=positive, default=100, help="test examples (default 100)")
+    parser.add_argument("--bases", type=positive, default=50, help="random base masks for Remark 1 (default 50)")
+    parser.add_argument("--workers", type=positive, default=os.cpu_count(), help="processes (default: all cores)")
     parser.add_argument("--out", type=Path, default=reporting.RESULTS, help="folder for the results")
     args = parser.parse_args(argv)
 

@@ -197,6 +197,7 @@ def compare(
     device: DeviceName = "cpu",
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Search settings on validation data, then run all seeds; returns the results of both."""
+    load(preset, preset.tasks[0], data_dir)  # data that is missing or wrong is said before any process starts
     first = Job(preset, "", "", SEARCH_SEED, 0.0, 0.0, "search", root, data_dir, device)
     trials = [
         replace(first, method=method, task=task, strength=strength, weight=weight)

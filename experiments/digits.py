@@ -16,16 +16,18 @@ from pathlib import Path
 
 from experiments import comparison, reporting
 from experiments.comparison import METHODS, Preset
+from minadv.commands.numbers import positive
 from minadv.training.world import one_voice
 
 PRESET = Preset("digits-rows", "digits", "row", 1, 100, 30, 1, search=False, about="8 x 8 digits row by row, T = 8")
 
 
 @one_voice()
+@reporting.one_line_errors
 def main(argv: Sequence[str] | None = None) -> None:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m experiments.digits", description=__doc__)
-    parser.add_argument("--seeds", type=int, default=1, help="networks for each method (default 1)")
+    parser.add_argument("--seeds", type=positive, default=1, help="networks for each method (default 1)")
     reporting.add_device(parser)
     parser.add_argument("--runs", type=Path, default=Path("runs/digits"), help="folder of the runs (runs/digits)")
     parser.add_argument("--out", type=Path, default=Path("runs/digits"), help="folder for the table and the figures")

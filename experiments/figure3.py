@@ -27,6 +27,7 @@ from experiments.table1 import PRESETS
 from minadv import masks
 from minadv.adversary import find_adversary
 from minadv.backend import Array, to_device
+from minadv.commands.numbers import positive
 from minadv.data.batches import take
 from minadv.data.images import Split
 from minadv.models.classifier import Batch, Classifier
@@ -165,13 +166,14 @@ def figure(results: Sequence[dict[str, Any]]) -> Any:
 
 
 @one_voice()
+@reporting.one_line_errors
 def main(argv: Sequence[str] | None = None) -> None:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m experiments.figure3", description=__doc__)
     parser.add_argument("--preset", choices=PRESETS, default="digits", help="size, as in table1 (default digits)")
     parser.add_argument("--order", choices=("s", "p"), default="s", help="scanline or permuted (default s)")
-    parser.add_argument("--draws", type=int, default=100, help="masks of each kind (the paper: 500; default 100)")
-    parser.add_argument("--images", type=int, default=1000, help="test images, at most (default 1000)")
+    parser.add_argument("--draws", type=positive, default=100, help="masks of each kind (the paper: 500; default 100)")
+    parser.add_argument("--images", type=positive, default=1000, help="test images, at most (default 1000)")
     parser.add_argument("--data-dir", help="folder of MNIST's idx files")
     reporting.add_device(parser)
     parser.add_argument("--runs", type=Path, default=Path("runs/figure3"), help="folder of the runs (runs/figure3)")
@@ -179,6 +181,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parser.parse_args(argv)
     preset = PRESETS[args.preset]
     started, where = time.time(), reporting.place(args)
+    comparison.load(preset, args.order, args.data_dir)  # what is wrong with it is said before any process starts
     tasks = []
     for method in METHODS:
         strength, weight = comparison.settings(method, preset.n_hidden)[0]

@@ -3,6 +3,8 @@ r"""Where results go: a JSON file with the numbers and the facts of the run, a M
 from __future__ import annotations
 
 import argparse
+import functools
+import inspect
 import json
 import os
 import platform
@@ -12,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 import scipy
@@ -21,8 +23,14 @@ from tqdm import tqdm
 
 import minadv
 from minadv import launch
-from minadv.backend import choose_device
+from minadv.backend import BackendError, choose_device
+from minadv.commands.numbers import positive
+from minadv.data.errors import DataError
 from minadv.training import world
+from minadv.training.checkpoints import CheckpointError
+from minadv.training.folders import RunError
+from minadv.training.log import LogError
+from minadv.training.loop import TrainingError
 
 RESULTS = Path(__file__).parent / "results"
 Task = TypeVar("Task")
@@ -46,10 +54,35 @@ def facts(started: float, **settings: Any) -> dict[str, Any]:
     }
 
 
+def one_line_errors(main: Callable[..., None]) -> Callable[..., None]:
+    """A command whose user's errors are one line on standard error and exit code 2; training that fails, 1."""
+    name = f"python -m experiments.{Path(inspect.getfile(main)).stem}"
+
+    @functools.wraps(main)
+    def guarded(argv: Sequence[str] | None = None) -> None:
+        try:
+            main(argv)
+        except RunError as error:
+            _stop(f"{name}: {error}; or delete its folder, or give another one with --runs", 2)
+        except (DataError, LogError, CheckpointError, BackendError, ImportError, OSError) as error:
+            _stop(f"{name}: {error}", 2)
+        except TrainingError as error:
+            _stop(f"{name}: {error}", 1)
+
+    return guarded
+
+
+def _stop(said: str, code: int) -> NoReturn:
+    print(said, file=sys.stderr)
+    raise SystemExit(code)
+
+
 def add_device(parser: argparse.ArgumentParser) -> None:
     """The options that say where to compute."""
     parser.add_argument("--device", choices=("auto", "cpu", "gpu"), default="auto", help="auto: the GPU if it works")
-    parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes (default: all cores; a GPU: 1)")
+    parser.add_argument(
+        "--workers", type=positive, default=os.cpu_count(), help="processes (default: all cores; a GPU: 1)"
+    )
 
 
 def place(args: argparse.Namespace) -> dict[str, Any]:
@@ -144,8 +177,12 @@ def run_all(work: Callable[[Task], Result], tasks: Sequence[Task], *, workers: i
     results: dict[int, Result] = {}
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_one_thread) as pool:
         futures = {pool.submit(work, task): n for n, task in enumerate(tasks)}
-        for future in tqdm(as_completed(futures), **bar):
-            results[futures[future]] = future.result()
+        try:
+            for future in tqdm(as_completed(futures), **bar):
+                results[futures[future]] = future.result()
+        except BaseException:  # one that fails is said at once, not when all the others are done
+            pool.shutdown(cancel_futures=True)
+            raise
     return [results[n] for n in range(len(tasks))]
 
 

@@ -26,6 +26,7 @@ from threadpoolctl import threadpool_limits
 
 from experiments import reporting
 from experiments.scaling_model import Cluster, Gpu, Network, Size, fit_compute, fit_network, forecast
+from minadv.commands.numbers import positive
 from minadv.models.classifier import Batch, Classifier
 from minadv.models.language import LanguageModel, TokenBatch
 from minadv.models.text import TextBatch, TextClassifier
@@ -227,9 +228,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     names = [size.name for size in SIZES]
     parser = argparse.ArgumentParser(prog="python -m experiments.scaling", description=__doc__)
     parser.add_argument("--sizes", nargs="+", choices=names, default=names, help="which of the sizes (default: all)")
-    parser.add_argument("--repeats", type=int, default=5, help="steps timed at each point (default 5)")
-    parser.add_argument("--shorter", type=int, default=1, help="measure sequences so many times shorter (default 1)")
-    parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4], help="numbers of ranks (default 2 4)")
+    parser.add_argument("--repeats", type=positive, default=5, help="steps timed at each point (default 5)")
+    parser.add_argument(
+        "--shorter", type=positive, default=1, help="measure sequences so many times shorter (default 1)"
+    )
+    parser.add_argument("--ranks", type=positive, nargs="+", default=[2, 4], help="numbers of ranks (default 2 4)")
     parser.add_argument("--out", type=Path, default=reporting.RESULTS, help="folder for the results")
     parser.add_argument("--as-rank", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args(argv)

@@ -22,6 +22,7 @@ from experiments import reporting, small_nets
 from minadv import bounds, distances, masks
 from minadv.adversary import find_adversary
 from minadv.backend import Array
+from minadv.commands.numbers import positive
 from minadv.models.classifier import Batch, Classifier, Params
 from minadv.training.streams import stream
 from minadv.training.world import one_voice
@@ -173,14 +174,14 @@ def verdict(results: Sequence[dict[str, Any]]) -> str:
 def main(argv: Sequence[str] | None = None) -> None:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m experiments.search_quality", description=__doc__)
-    parser.add_argument("--seeds", type=int, default=3, help="networks of each kind (default 3)")
+    parser.add_argument("--seeds", type=positive, default=3, help="networks of each kind (default 3)")
     parser.add_argument("--quick", action="store_true", help="the small networks only")
     parser.add_argument(
-        "--classes", type=int, nargs="+", default=[2, 4, 10], help="numbers of classes (default 2 4 10)"
+        "--classes", type=positive, nargs="+", default=[2, 4, 10], help="numbers of classes (default 2 4 10)"
     )
-    parser.add_argument("--examples", type=int, default=24, help="test examples attacked (default 24)")
-    parser.add_argument("--repeats", type=int, default=8, help="random starts of each search (default 8)")
-    parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes (default: all cores)")
+    parser.add_argument("--examples", type=positive, default=24, help="test examples attacked (default 24)")
+    parser.add_argument("--repeats", type=positive, default=8, help="random starts of each search (default 8)")
+    parser.add_argument("--workers", type=positive, default=os.cpu_count(), help="processes (default: all cores)")
     parser.add_argument("--out", type=Path, default=reporting.RESULTS, help="folder for the results")
     args = parser.parse_args(argv)
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from experiments import comparison, reporting
 from experiments.comparison import METHODS, Preset
+from minadv.commands.numbers import positive
 from minadv.training.world import one_voice
 
 PRESETS = {
@@ -41,11 +42,12 @@ PRESETS = {
 
 
 @one_voice()
+@reporting.one_line_errors
 def main(argv: Sequence[str] | None = None) -> None:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m experiments.table1", description=__doc__)
     parser.add_argument("--preset", choices=PRESETS, default="digits", help="size (default digits)")
-    parser.add_argument("--seeds", type=int, help="networks for each method (default: the preset's)")
+    parser.add_argument("--seeds", type=positive, help="networks for each method (default: the preset's)")
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS), help="(default: all)")
     parser.add_argument("--data-dir", help="folder of MNIST's idx files")
     reporting.add_device(parser)

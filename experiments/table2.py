@@ -23,6 +23,7 @@ from experiments.text_jobs import Preset
 from experiments.text_methods import METHODS
 from minadv.backend import choose_device
 from minadv.commands import text_settings
+from minadv.commands.numbers import positive
 from minadv.commands.text_settings import corpus_of
 
 
@@ -95,22 +96,23 @@ PRESETS = {
 }
 
 
+@reporting.one_line_errors
 def main(argv: Sequence[str] | None = None) -> None:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m experiments.table2", description=__doc__)
     parser.add_argument("--preset", choices=PRESETS, default="docstrings", help="size (default docstrings)")
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS), help="rows (default: all)")
-    parser.add_argument("--seeds", type=int, help="networks for each of these methods (default: the preset's)")
+    parser.add_argument("--seeds", type=positive, help="networks for each of these methods (default: the preset's)")
     parser.add_argument("--until", choices=("pretrain", "base", "search", "rows"), default="rows", help="where to stop")
     parser.add_argument("--data-dir", help="folder of the texts (default: MINADV_DATA, then the cache)")
     parser.add_argument("--device", choices=("auto", "cpu", "gpu"), default="auto", help="auto: the GPU if it works")
-    parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes (default: all cores; a GPU: 1)")
+    parser.add_argument(
+        "--workers", type=positive, default=os.cpu_count(), help="processes (default: all cores; a GPU: 1)"
+    )
     parser.add_argument("--runs", type=Path, default=Path("runs/table2"), help="folder of the runs (runs/table2)")
     parser.add_argument("--out", type=Path, default=reporting.RESULTS, help="folder for the results")
     args = parser.parse_args(argv)
     preset, started = PRESETS[args.preset], time.time()
-    if args.seeds is not None and args.seeds < 1:
-        parser.error(f"--seeds is {args.seeds}, expected at least 1")
     device = choose_device(args.device).name
     workers = 1 if device == "gpu" else args.workers
     where: dict[str, Any] = {"root": args.runs, "data_dir": args.data_dir, "device": device}

@@ -21,7 +21,7 @@ from typing import Any
 from experiments import language_report, reporting
 from experiments.language_comparison import METHODS, REPEATED, Preset, compare
 from minadv.commands import language_settings
-from minadv.commands.numbers import folder
+from minadv.commands.numbers import folder, positive
 from minadv.models.language_noise import PARTS
 from minadv.training.world import one_voice
 
@@ -100,15 +100,16 @@ PAPER = """The paper's Table 3 (AWD-LSTM 1150-1150-400, 750 epochs and fine-tuni
 
 
 @one_voice()
+@reporting.one_line_errors
 def main(argv: Sequence[str] | None = None) -> None:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m experiments.table3", description=__doc__)
     parser.add_argument("--preset", choices=PRESETS, default="pydoc", help="size (default pydoc)")
-    parser.add_argument("--seeds", type=int, help=f"networks for {', '.join(REPEATED)} (default: the preset's)")
+    parser.add_argument("--seeds", type=positive, help=f"networks for {', '.join(REPEATED)} (default: the preset's)")
     parser.add_argument("--methods", nargs="+", choices=METHODS, help="(default: the preset's)")
     parser.add_argument("--data-dir", type=folder, help="folder of the text")
     parser.add_argument("--device", choices=("auto", "cpu", "gpu"), default="cpu", help="(default cpu)")
-    parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes (default: all cores)")
+    parser.add_argument("--workers", type=positive, default=os.cpu_count(), help="processes (default: all cores)")
     parser.add_argument("--runs", type=Path, default=Path("runs/table3"), help="folder of the runs (runs/table3)")
     parser.add_argument("--out", type=Path, default=reporting.RESULTS, help="folder for the results")
     args = parser.parse_args(argv)

@@ -185,6 +185,23 @@ def test_table1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) ->
     assert text.endswith(verdict(table1.PRESETS["digits"], data["results"], ["none", "VD"]) + "\n")
 
 
+def test_runs_of_another_preset_are_not_taken_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    preset = Preset("digits", "digits", "row", 2, 8, 0.5, 1, batch=600, search=False, tasks=("s",))
+    options = ["--methods", "none", "--device", "cpu", "--runs", str(tmp_path / "runs"), "--out", str(tmp_path)]
+    monkeypatch.setitem(table1.PRESETS, "digits", preset)
+    table1.main(options)
+    monkeypatch.setitem(table1.PRESETS, "digits", replace(preset, lr=0.02))
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as stopped:
+        table1.main(options)
+    assert stopped.value.code == 2
+    *_, line = capsys.readouterr().err.splitlines()
+    assert "was made with another recipe" in line
+    assert line.endswith("or delete its folder, or give another one with --runs")
+
+
 @pytest.mark.parametrize("experiment", [table1, digits, figure3])
 def test_the_device_reaches_the_training(
     experiment: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any

@@ -1,0 +1,101 @@
+"""What all experiments share: errors of one line, parallel work that stops at the first failure."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("safetensors")
+pytest.importorskip("threadpoolctl", reason="experiments set BLAS threads")
+pytest.importorskip("tqdm", reason="experiments show progress")
+
+from experiments import digits, figure3, reporting, table1, table2, table3
+from minadv.backend import BackendError
+from minadv.data.errors import DataError
+from minadv.training.folders import RunError
+from minadv.training.loop import TrainingError
+
+
+@pytest.fixture(autouse=True)
+def once(device: Any) -> None:
+    if device.name == "gpu":
+        pytest.skip("the same on every backend")
+
+
+@pytest.mark.parametrize(
+    ("experiment", "arguments"),
+    [
+        (digits, "--seeds 0"),
+        (table1, "--workers 0"),
+        (table1, "--seeds few"),
+        (figure3, "--draws 0"),
+        (table2, "--seeds 0"),
+        (table3, "--seeds -1"),
+    ],
+)
+def test_numbers_are_positive(experiment: Any, arguments: str, capsys: Any) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        experiment.main(arguments.split())
+    assert stopped.value.code == 2
+    option, value = arguments.split()
+    assert capsys.readouterr().err.endswith(f"argument {option}: '{value}' is not a positive whole number\n")
+
+
+@pytest.mark.parametrize("experiment", [table1, figure3])
+def test_data_is_looked_for_before_any_process_starts(
+    experiment: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.setattr(reporting, "run_all", None)
+    arguments = ["--preset", "mnist-rows", "--data-dir", str(tmp_path), "--device", "cpu", "--runs", str(tmp_path)]
+    with pytest.raises(SystemExit) as stopped:
+        experiment.main(arguments)
+    assert stopped.value.code == 2
+    chosen, line = capsys.readouterr().err.splitlines()
+    assert chosen == "device: NumPy, as asked"
+    name = experiment.__name__
+    assert line.startswith(f"python -m {name}: {tmp_path} lacks train-images-idx3-ubyte.gz, train-labels")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "says"),
+    [
+        (DataError("no data"), 2, "no data"),
+        (BackendError("no GPU"), 2, "no GPU"),
+        (RunError("another recipe"), 2, "another recipe; or delete its folder, or give another one with --runs"),
+        (TrainingError("not finite"), 1, "not finite"),
+    ],
+)
+def test_errors_are_one_line(error: Exception, code: int, says: str, capsys: Any) -> None:
+    @reporting.one_line_errors
+    def main(argv: Any = None) -> None:
+        raise error
+
+    with pytest.raises(SystemExit) as stopped:
+        main([])
+    assert stopped.value.code == code
+    assert capsys.readouterr().err == f"python -m experiments.test_reporting: {says}\n"
+
+
+def test_mistakes_of_the_program_keep_their_traceback() -> None:
+    @reporting.one_line_errors
+    def main(argv: Any = None) -> None:
+        raise ValueError("a bug")
+
+    with pytest.raises(ValueError, match="a bug"):
+        main([])
+
+
+def mark(path: Path) -> None:
+    """A task that fails at once, or takes a moment."""
+    if path.name == "0":
+        raise DataError("the first one")
+    path.touch()
+    time.sleep(0.1)
+
+
+def test_the_first_failure_stops_the_rest(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="the first one"):
+        reporting.run_all(mark, [tmp_path / str(n) for n in range(60)], workers=2, title="")
+    assert len(list(tmp_path.iterdir())) < 30
