@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -129,6 +130,7 @@ def work(job: Job) -> dict[str, Any]:
         weight=job.weight,
         weight_schedule=RampUp(epochs / 5),
     )
+    started = time.monotonic()
     run = fit(
         model,
         data,
@@ -154,6 +156,7 @@ def work(job: Job) -> dict[str, Any]:
         "valid": evaluate(model, run.last, data.valid),
         "test": evaluate(model, run.last, data.test),
         "curve": [(r["epoch"], r["valid_error"]) for r in run.records],
+        "seconds": round(time.monotonic() - started, 1),
     }
     reporting.write_json(job.folder / RESULT, result, own=True)
     return result

@@ -209,7 +209,8 @@ def heading(about: dict[str, Any], task: str, results: Sequence[dict[str, Any]])
 {task} (order {about["order"]}), one network a method. (a) {images} test images, {about["draws"]} random masks
 (p = {P}, one for all images) and {about["draws"]} draws of the greedy adversary (K = 2, three units, a mask an image);
 the paper draws 500 on all of MNIST. (b) The mean adversarial mask is over {of_masks} test images.
-`{about["command"]}`, {about["seconds"]} s on {about["cores"]} cores ({about["cpu"]}), NumPy {about["numpy"]}.
+`{about["command"]}` at {reporting.at_commit(about)}, {about["seconds"]} s on {about["cores"]} cores ({about["cpu"]}),
+NumPy {about["numpy"]}.
 
 """
 

@@ -8,9 +8,10 @@ import inspect
 import json
 import os
 import platform
+import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
@@ -43,6 +44,7 @@ def facts(started: float, **settings: Any) -> dict[str, Any]:
     return {
         "command": " ".join(["python -m", f"experiments.{Path(sys.argv[0]).stem}", *sys.argv[1:]]),
         "minadv": minadv.__version__,
+        **commit(),
         "python": platform.python_version(),
         "numpy": np.__version__,
         "scipy": scipy.__version__,
@@ -52,6 +54,36 @@ def facts(started: float, **settings: Any) -> dict[str, Any]:
         "seconds": round(time.time() - started, 1),
         **settings,
     }
+
+
+def commit(root: Path = Path(__file__).parents[1]) -> dict[str, Any]:
+    """The commit of a checkout, and whether its code has changed since; None for both where there is none."""
+
+    def git(*arguments: str) -> str | None:
+        try:
+            done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, check=True)
+        except (OSError, subprocess.CalledProcessError):
+            return None
+        return done.stdout.strip()
+
+    found = git("rev-parse", "HEAD") if (root / ".git").exists() else None
+    changed = None if found is None else git("status", "--porcelain", "--", "*.py", "pyproject.toml")
+    return {"commit": found, "dirty": None if changed is None else changed != ""}
+
+
+def at_commit(about: Mapping[str, Any]) -> str:
+    """The commit in words, for headings."""
+    if about["commit"] is None:
+        return f"minadv {about['minadv']}, no commit known"
+    return f"commit {about['commit'][:7]}{' with changes' if about['dirty'] else ''}"
+
+
+def core_time(results: Iterable[Mapping[str, Any]]) -> str:
+    """The time that the runs took, added up, in words; of a run that was killed it is that of its last part."""
+    seconds = [result.get("seconds") for result in results]
+    known = sum(s for s in seconds if s is not None)
+    missing = seconds.count(None)
+    return f"core time {known / 3600:.2f} h" + f" (not known of {missing} of {len(seconds)} runs)" * (missing > 0)
 
 
 def one_line_errors(main: Callable[..., None]) -> Callable[..., None]:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from experiments import comparison, reporting
 from experiments.comparison import METHODS, Preset
@@ -67,14 +68,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     data = {"facts": about, "search": searched, "results": results}
     paths = [
         reporting.write_json(args.out / f"{name}.json", data),
-        reporting.write(args.out / f"{name}.md", heading(preset, seeds, about) + text),
+        reporting.write(args.out / f"{name}.md", heading(preset, seeds, about, [*searched, *results]) + text),
         reporting.save_figure(comparison.figure(preset, results, args.methods), args.out / f"{name}.png"),
     ]
     print(text)
     print("written:", *paths, sep="\n  ")
 
 
-def heading(preset: Preset, seeds: int, about: dict[str, object]) -> str:
+def heading(preset: Preset, seeds: int, about: dict[str, Any], runs: Sequence[dict[str, Any]]) -> str:
     """What the numbers are."""
     short = f", {preset.search_epochs:g} epochs" if preset.search_epochs else ""
     return f"""# Table 1, {preset.name}
@@ -83,7 +84,8 @@ def heading(preset: Preset, seeds: int, about: dict[str, object]) -> str:
 {preset.epochs:g} epochs, batches of {preset.batch}, {preset.optimizer} at {preset.lr:g}; strength (p of VD and FD, δ of
 AdD) and weight chosen on validation data from four settings a method (one seed{short}). Test error of the weights of
 the last step, mean ± standard deviation over {seeds} seed(s); p values of a paired Wilcoxon test.
-`{about["command"]}`, last part {about["seconds"]} s on {about["cores"]} cores ({about["cpu"]}), NumPy {about["numpy"]}.
+`{about["command"]}` at {reporting.at_commit(about)}, {reporting.core_time(runs)} in {len(runs)} runs, the last part of
+the command {about["seconds"]} s on {about["cores"]} cores ({about["cpu"]}), NumPy {about["numpy"]}.
 
 """
 

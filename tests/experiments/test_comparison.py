@@ -67,13 +67,15 @@ def test_a_killed_run_goes_on(root: Path) -> None:
     """Without its result, and back at an older checkpoint, it ends where it ended."""
     small(root)
     [run] = (root / "small" / "final").glob("s-VD-*")
-    result, log = (run / "result.json").read_text(), (run / "log.jsonl").read_text()
+    result, log = json.loads((run / "result.json").read_text()), (run / "log.jsonl").read_text()
     (run / "result.json").unlink()
     (run / "log.jsonl").write_text(log[:-10])
     for path in (run / "checkpoints").iterdir():
         path.unlink()
     small(root)
-    assert (run / "result.json").read_text() == result
+    again = json.loads((run / "result.json").read_text())
+    assert {**again, "seconds": 0} == {**result, "seconds": 0}
+    assert min(again["seconds"], result["seconds"]) >= 0
     assert checkpoints.latest(run) is not None
 
 
@@ -182,6 +184,8 @@ def test_table1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) ->
     assert (len(data["search"]), len(data["results"]), data["facts"]["seeds"]) == (8, 8, 2)
     text = (tmp_path / "table1-digits.md").read_text()
     assert "mean ± standard deviation over 2 seed(s)" in text
+    assert reporting.at_commit(data["facts"]) in text
+    assert f"{reporting.core_time(data['search'] + data['results'])} in 16 runs" in text
     assert text.endswith(verdict(table1.PRESETS["digits"], data["results"], ["none", "VD"]) + "\n")
 
 

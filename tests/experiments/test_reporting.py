@@ -1,5 +1,7 @@
 """What all experiments share: errors of one line, parallel work that stops at the first failure."""
 
+import shutil
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -99,3 +101,38 @@ def test_the_first_failure_stops_the_rest(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="the first one"):
         reporting.run_all(mark, [tmp_path / str(n) for n in range(60)], workers=2, title="")
     assert len(list(tmp_path.iterdir())) < 30
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+def test_the_commit_of_a_checkout(tmp_path: Path) -> None:
+    def git(*arguments: str) -> str:
+        who = ["-c", "user.name=a", "-c", "user.email=a@b"]
+        done = subprocess.run(["git", *who, *arguments], cwd=tmp_path, capture_output=True, text=True, check=True)
+        return done.stdout.strip()
+
+    nothing = {"commit": None, "dirty": None}
+    assert reporting.commit(tmp_path) == nothing
+    git("init")
+    assert reporting.commit(tmp_path) == nothing
+    (tmp_path / "code.py").write_text("1\n")
+    git("add", ".")
+    git("commit", "-m", "first")
+    clean = {"commit": git("rev-parse", "HEAD"), "dirty": False}
+    assert reporting.commit(tmp_path) == clean
+    (tmp_path / "results.md").write_text("2\n")  # what an experiment writes does not change its code
+    assert reporting.commit(tmp_path) == clean
+    (tmp_path / "code.py").write_text("3\n")
+    assert reporting.commit(tmp_path) == {**clean, "dirty": True}
+    inside = tmp_path / "installed"
+    inside.mkdir()
+    assert reporting.commit(inside) == nothing  # the checkout around it is another project's
+
+
+def test_facts_in_words() -> None:
+    about = reporting.facts(time.time())
+    assert (about["commit"], about["dirty"]) == tuple(reporting.commit().values())
+    assert reporting.at_commit({"commit": "0123456789", "dirty": False}) == "commit 0123456"
+    assert reporting.at_commit({"commit": "0123456789", "dirty": True}) == "commit 0123456 with changes"
+    assert reporting.at_commit({"commit": None, "minadv": "0.1"}) == "minadv 0.1, no commit known"
+    assert reporting.core_time([{"seconds": 1800.0}, {"seconds": 5400.0}]) == "core time 2.00 h"
+    assert reporting.core_time([{"seconds": 1800.0}, {}]) == "core time 0.50 h (not known of 1 of 2 runs)"
