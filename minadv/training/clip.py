@@ -38,11 +38,11 @@ class Clip:
         expect_choice("how", self.how, ("norm", "value"))
         _expect_limit(self.limit)
 
-    def __call__(self, grads: Tree) -> tuple[Tree, Array]:
-        """The clipped gradients, and the group's norm before clipping."""
+    def __call__(self, grads: Tree) -> tuple[Tree, Array | None]:
+        """The clipped gradients, and the group's norm before clipping; None where values are cut, which needs none."""
         if self.how == "norm":
             return clip_norm(grads, self.limit, only=self.only, but=self.but)
-        return clip_value(grads, self.limit, only=self.only, but=self.but)
+        return clip_value(grads, self.limit, only=self.only, but=self.but), None
 
 
 def clip_norm(
@@ -65,23 +65,24 @@ def clip_norm(
     return tree_map(lambda g: g * scale.astype(g.dtype) if next(names) in group else g, grads), norm
 
 
-def clip_value(
-    grads: Tree, limit: float, *, only: Iterable[str] | None = None, but: Iterable[str] = ()
-) -> tuple[Tree, Array]:
-    r"""Cut every entry of the group to :math:`[-c, c]`, :math:`c` = ``limit``; returns what `clip_norm` returns."""
+def clip_value(grads: Tree, limit: float, *, only: Iterable[str] | None = None, but: Iterable[str] = ()) -> Tree:
+    r"""Cut every entry of the group to :math:`[-c, c]`, :math:`c` = ``limit``."""
     _expect_limit(limit)
     group = choose(grads, only=only, but=but)
     names = iter([name for name, _ in leaves(grads)])
-    clipped = tree_map(lambda g: namespace(g).clip(g, -limit, limit) if next(names) in group else g, grads)
-    return clipped, global_norm(grads, group)
+    return tree_map(lambda g: namespace(g).clip(g, -limit, limit) if next(names) in group else g, grads)
 
 
 def global_norm(grads: Any, group: Iterable[str] | None = None) -> Array:
-    r""":math:`|g|_2` over all leaves together, or over those named; float64, shape ``()``."""
+    r""":math:`|g|_2` over all leaves together, or over those named; float64, shape ``()``.
+
+    The squares are float64 as well, because that of a finite float32 may be infinite in float32.
+    """
     chosen = None if group is None else frozenset(group)
     named = [(name, g) for name, g in leaves(grads) if chosen is None or name in chosen]
     xp = namespace(**dict(named))
-    squares = [xp.sum(xp.square(g), dtype=np.float64) for _, g in named]
+    flat = [g.reshape(-1) for _, g in named]
+    squares = [xp.einsum("i,i->", g, g, dtype=np.float64) for g in flat]  # without a float64 copy of the leaf
     norm: Array = xp.sqrt(xp.asarray(sum(squares), dtype=np.float64))
     return norm
 

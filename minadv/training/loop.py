@@ -110,10 +110,11 @@ def advance(task: Task, recipe: Recipe, state: State, team: Team) -> tuple[State
         nll, value, grads = done.nll, done.value, done.grads
         _expect_finite(state.step, "the gradient", grads)
         if recipe.clip is not None:
-            grads, norm = recipe.clip(grads)
-            _expect_finite(state.step, "the norm of the gradient", norm)
+            whole, (grads, norm) = grads, recipe.clip(grads)
+            if norm is not None and not math.isfinite(float(norm)):
+                raise _not_finite(state.step, "the norm of the gradient", whole, "entries")
         if not math.isfinite(nll + value):
-            raise TrainingError(f"the loss is not finite at step {state.step}")
+            raise _not_finite(state.step, "the loss", state.params, "weights")
         params, optimizer = recipe.optimizer.step(state.params, grads, state.optimizer, lr_scale=rate)
         _expect_finite(state.step, "the update", {"params": params, "optimizer": optimizer})
     ema = state.ema if recipe.ema is None else recipe.ema.update(state.ema, params)
@@ -129,7 +130,7 @@ def evaluation(task: Task, recipe: Recipe, state: State, team: Team) -> tuple[St
         metrics = team.agree(lambda: task.evaluate(params, "valid"))
     for name, value in metrics.items():
         if isinstance(value, float) and not math.isfinite(value):
-            raise TrainingError(f"the validation {name} is not finite at step {state.step}")
+            raise _not_finite(state.step, f"the validation {name}", params, "weights")
     score = float(metrics[recipe.monitor])
     better = score < state.best_score
     optimizer = state.optimizer
@@ -272,16 +273,26 @@ def _exhausted(recipe: Recipe, state: State) -> bool:
 
 
 def _expect_finite(step: int, what: str, tree: Any) -> None:
-    """Raise TrainingError unless all numbers of a tree's arrays are finite, naming the leaves where they are not.
+    """Raise TrainingError unless all numbers of a tree's arrays are finite.
 
     One sum over everything says whether to look closer: a NaN or an infinity survives it.
     """
-    arrays = [(name, a) for name, a in leaves(tree) if hasattr(a, "dtype") and a.dtype.kind == "f"]
-    if math.isfinite(float(sum(a.sum(dtype=np.float64) for _, a in arrays))):
-        return
-    bad = [name for name, a in arrays if name and not bool(namespace(a).isfinite(a).all())]
-    where = f" ({', '.join(bad)})" if bad else ""
-    raise TrainingError(f"{what} is not finite at step {step}{where}")
+    if not math.isfinite(float(sum(a.sum(dtype=np.float64) for _, a in _floats(tree)))):
+        raise _not_finite(step, what, tree, "entries")
+
+
+def _not_finite(step: int, what: str, tree: Any, of: str) -> TrainingError:
+    """The error that names the leaves of a tree that are not finite; if all are, the one with the largest entry."""
+    arrays = _floats(tree)
+    bad = [name for name, a in arrays if not bool(namespace(a).isfinite(a).all())]
+    if bad:
+        return TrainingError(f"{what} is not finite at step {step} ({', '.join(bad)})")
+    size, name = max((float(abs(a).max()), name) for name, a in arrays)
+    return TrainingError(f"{what} is not finite at step {step} (all {of} are: the largest is {size:.3g}, in {name})")
+
+
+def _floats(tree: Any) -> list[tuple[str, Any]]:
+    return [(name, a) for name, a in leaves(tree) if hasattr(a, "dtype") and a.dtype.kind == "f"]
 
 
 def _to_place_of(tree: Any, like: Any) -> Any:

@@ -5,6 +5,7 @@ import math
 import os
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,17 @@ from minadv.regularizers import AT, EL, FD, VAT, VD, AdD, Pi, Plain
 from minadv.training import checkpoints
 from minadv.training.clip import Clip
 from minadv.training.ema import EMA
-from minadv.training.loop import Interrupted, Recipe, TrainingError, advance, finished, start, train, weights
+from minadv.training.loop import (
+    Interrupted,
+    Recipe,
+    TrainingError,
+    advance,
+    evaluation,
+    finished,
+    start,
+    train,
+    weights,
+)
 from minadv.training.optimizers import ASGD, SGD, Adam, RMSProp
 from minadv.training.schedules import RampDown, RampUp
 from minadv.training.teams import Alone
@@ -143,13 +154,23 @@ def test_a_bad_gradient_stops_the_run(bad: float, clip: Any, put: Any, tmp_path:
     assert all(np.isfinite(a).all() for _, a in leaves(to_host(state.params)))
 
 
+def poisoned(put: Any) -> Any:
+    """Weights with a bad number in the last layer."""
+    params = task(put).init()
+    return replace(params, b=params.b * math.nan)
+
+
 def test_other_numbers_that_stop_a_run(put: Any) -> None:
     with pytest.raises(TrainingError, match=r"update is not finite at step 0 \(params\.cells\.0\.W, .*; .* is none"):
         train(task(put), Recipe(steps=3, optimizer=SGD(1e300)))
-    with pytest.raises(TrainingError, match="the norm of the gradient is not finite at step 1;"):
-        train(Poisoned(task(put), 1, "V", 1e30), Recipe(steps=3))  # finite, and its square is not
-    with pytest.raises(TrainingError, match="the validation loss is not finite at step 2;"):
+    said = r"the norm of the gradient is not finite at step 1 \(all entries are: the largest is 1e\+200, in V\);"
+    with pytest.raises(TrainingError, match=said):  # finite, and its square is not
+        train(Poisoned(task(put, dtype=np.float64), 1, "V", 1e200), Recipe(steps=3))
+    said = r"the validation loss is not finite at step 2 \(all weights are: the largest is [0-9.]+, in [\w.]+\);"
+    with pytest.raises(TrainingError, match=said):
         train(Scripted(task(put), [1, math.nan]), Recipe(steps=3, eval_every=1))
+    for clip in (Clip(1.0), Clip(1.0, "value")):  # what is clipped may be as large as it likes
+        assert train(Poisoned(task(put), 1, "V", 1e30), Recipe(steps=3, clip=clip))[0].step == 3
 
     class Lost(Around):
         def term(self, params: Any, step: int, **given: Any) -> Any:
@@ -157,8 +178,11 @@ def test_other_numbers_that_stop_a_run(put: Any) -> None:
             term.nll[0] = math.inf
             return term, carry
 
-    with pytest.raises(TrainingError, match="the loss is not finite at step 0;"):
+    with pytest.raises(TrainingError, match=r"the loss is not finite at step 0 \(all weights are: the largest"):
         train(Lost(task(put)), Recipe(steps=3))
+    spoilt = replace(start(task(put), Recipe(steps=3)), params=poisoned(put))
+    with pytest.raises(TrainingError, match=r"the validation loss is not finite at step 0 \(b\)$"):
+        evaluation(task(put), Recipe(steps=3), spoilt, Alone(task(put)))
 
 
 def test_a_carry_goes_from_step_to_step(put: Any, tmp_path: Path) -> None:
