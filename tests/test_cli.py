@@ -197,9 +197,15 @@ def test_data(says: Any, tmp_path: Path) -> None:
     assert not any("(there)" in line for line in lines)
     write_four(tmp_path / "mnist", compress=False)
     assert says("data", "list", "--data-dir", tmp_path)[4].endswith("(there)")
-    checked = says("data", "check", "mnist", "--data-dir", tmp_path)
+    (tmp_path / "mnist").rename(tmp_path / "fashion")
+    checked = says("data", "check", "fashion", "--data-dir", tmp_path)
     assert len(checked) == 4
-    assert all("not compressed" in line for line in checked)
+    assert all(" entries, not compressed: no checksum of the plain file is known" in line for line in checked)
+    for action in ("get", "check"):
+        for name in names[:3]:
+            [line] = says("data", action, name)
+            assert line.startswith(f"{name}: ")
+            assert line.endswith(": nothing needs downloading")
 
 
 def test_doctor(says: Any, device: Any) -> None:

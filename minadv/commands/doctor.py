@@ -15,6 +15,13 @@ from minadv.data import fetch, known
 from minadv.data.errors import DataError
 from minadv.training.log import versions
 
+INSTALLED = {
+    "digits": "scikit-learn's 1,797 digits of 8 x 8 pixels",
+    "docstrings": "what the docstrings of six packages are about",
+    "pydoc": "CPython's own documentation, about 78,000 words and marks",
+}
+"""Data that comes with Python and its packages."""
+
 
 def doctor(args: argparse.Namespace) -> None:
     """Versions, backend and why, BLAS and threads, memory, and a gradient check on the device."""
@@ -73,16 +80,17 @@ def data(args: argparse.Namespace) -> None:
     """List, download or check data sets."""
     if args.action == "list":
         print(f"data directory: {fetch.data_root(args.data_dir)}")
-        print("digits     scikit-learn's 1,797 digits of 8 x 8 pixels, no download")
-        print("docstrings what the docstrings of six packages are about, no download")
-        print("pydoc      CPython's own documentation, about 78,000 words and marks, no download")
+        for name, about in INSTALLED.items():
+            print(f"{name:10} {about}, no download")
         for name, remote in fetch.REMOTES.items():
-            is_text = name in known.KNOWN
-            there = known.there(name, args.data_dir) if is_text else _there(name, args.data_dir)
+            there = (known if name in known.KNOWN else fetch).there(name, args.data_dir)
             print(f"{name:10} {remote.about}{' (there)' if there else ''}")
         return
     if args.name is None:
         raise ValueError(f"give a name, one of {', '.join(fetch.REMOTES)}")
+    if args.name in INSTALLED:
+        print(f"{args.name}: {INSTALLED[args.name]}: nothing needs downloading")
+        return
     if args.action == "get":
         print(fetch.get(args.name, args.data_dir))
         return
@@ -91,7 +99,3 @@ def data(args: argparse.Namespace) -> None:
         print(f"{result.path or result.file}: {result.says}")
     if any(result.sound is False for result in results):
         raise DataError(f"{args.name} is not complete and sound")
-
-
-def _there(name: str, data_dir: str | None) -> bool:
-    return all(checked.path is not None for checked in fetch.check(name, data_dir))

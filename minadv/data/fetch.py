@@ -11,11 +11,12 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from minadv.checks import expect_choice
+from minadv.data import idx
 from minadv.data.errors import DataError
 
 VARIABLE = "MINADV_DATA"
@@ -26,12 +27,14 @@ class Remote:
     """Data to download: the mirrors, and the files with their checksums, as ``"sha256:..."`` or ``"md5:..."``.
 
     ``instead`` names what serves as well as all the files: other packings of them, the folder they unpack to.
+    ``contents`` has the SHA-256 of what is in the files, where that is known.
     """
 
     about: str
     mirrors: tuple[str, ...]
     files: dict[str, str]
     instead: tuple[str, ...] = ()
+    contents: dict[str, str] = field(default_factory=dict)
 
 
 _EXAMPLES = "acc295dc7b90714f1bf47f06004fc19a7fe235c4"  # the commit of pytorch/examples that has WikiText-2
@@ -45,6 +48,12 @@ REMOTES = {
             "train-labels-idx1-ubyte.gz": "sha256:3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
             "t10k-images-idx3-ubyte.gz": "sha256:8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
             "t10k-labels-idx1-ubyte.gz": "sha256:f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
+        },
+        contents={
+            "train-images-idx3-ubyte.gz": "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
+            "train-labels-idx1-ubyte.gz": "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
+            "t10k-images-idx3-ubyte.gz": "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
+            "t10k-labels-idx1-ubyte.gz": "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
         },
     ),
     "fashion": Remote(
@@ -165,13 +174,42 @@ def check(name: str, data_dir: str | Path | None = None) -> list[Checked]:
         elif path is None:
             found.append(Checked(file, None, False, f"missing from {folder}"))
         elif path.suffix != ".gz":
-            found.append(Checked(file, path, None, "not compressed: checksums are those of the compressed files"))
+            found.append(_check_plain(name, file, path))
         else:
             kind, expected = checksum.split(":")
             given = hashlib.new(kind, path.read_bytes(), usedforsecurity=False).hexdigest()
             says = f"{kind} as published" if given == expected else f"{kind} is {given}, expected {expected}"
             found.append(Checked(file, path, given == expected, says))
     return found
+
+
+def _check_plain(name: str, file: str, path: Path) -> Checked:
+    """Of a file that is not compressed, what is in it: by its checksum where that is known, else by its form."""
+    expected = REMOTES[name].contents.get(file)
+    if expected is not None:
+        given = hashlib.sha256(path.read_bytes()).hexdigest()
+        says = "as expected" if given == expected else f"is {given}, expected {expected}"
+        return Checked(file, path, given == expected, f"sha256 of the plain file {says}")
+    if "-idx" not in file:
+        return Checked(file, path, None, "not compressed: checksums are those of the compressed files")
+    try:
+        images = locate(path.parent, file.replace("labels-idx1", "images-idx3"))
+        if images is None or images == path:
+            entries = (idx.read_images if images == path else idx.read_labels)(path)
+        else:
+            _, entries = idx.read_pair(images, path)
+    except DataError as error:
+        return Checked(file, path, False, str(error).removeprefix(f"{path} "))
+    return Checked(
+        file, path, None, f"{len(entries):,} entries, not compressed: no checksum of the plain file is known"
+    )
+
+
+def there(name: str, data_dir: str | Path | None = None) -> bool:
+    """Whether all files of the data are in the data directory; looks at their names only."""
+    expect_choice("name", name, REMOTES)
+    root = data_root(data_dir)
+    return any(not _missing(name, folder) for folder in (root / name, root))
 
 
 def _missing(name: str, folder: Path) -> list[str]:

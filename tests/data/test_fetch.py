@@ -2,15 +2,17 @@
 
 import gzip
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from minadv.data import fetch
 from minadv.data.errors import DataError
-from minadv.data.fetch import REMOTES, Remote, check, data_root, find, get, locate
-from tests.data.idxfiles import write_four
+from minadv.data.fetch import REMOTES, Remote, check, data_root, find, get, locate, there
+from tests.data.idxfiles import idx, write_four
 
 FILES = tuple(REMOTES["mnist"].files)
 
@@ -111,12 +113,48 @@ def test_check(tmp_path: Path) -> None:
     (tmp_path / FILES[1]).unlink()
     (tmp_path / FILES[2].removesuffix(".gz")).write_bytes(gzip.decompress((tmp_path / FILES[2]).read_bytes()))
     first, second, third, _ = check("mnist", tmp_path)
-    assert (first.sound, second.sound, third.sound) == (False, False, None)
+    assert (first.sound, second.sound, third.sound) == (False, False, False)
     assert first.says.startswith("sha256 is ")
     assert first.says.endswith(f"expected {REMOTES['mnist'].files[FILES[0]].removeprefix('sha256:')}")
     assert (second.path, second.says) == (None, f"missing from {tmp_path}")
-    assert third.says.startswith("not compressed")
+    assert third.says.startswith("sha256 of the plain file is ")
+    assert third.says.endswith(f"expected {REMOTES['mnist'].contents[FILES[2]]}")
     assert [c.sound for c in check("fashion", tmp_path / "nothing")] == [False] * 4
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "says"),
+    [
+        ("train-images-idx3", b"garbage", "is not an idx file of images: magic number 0x67617262, expected 0x00000803"),
+        ("t10k-images-idx3", idx(np.zeros((20, 28, 28)))[:-1], "is truncated: 15695 bytes, expected 15696"),
+        ("train-images-idx3", idx(np.zeros((60, 28, 27))), "holds images of 28 x 27 pixels, expected 28 x 28"),
+        ("t10k-labels-idx1", idx(np.zeros(19)), "holds 19 labels, expected 20, one for each image"),
+        ("train-labels-idx1", idx(np.full(60, 10)), "holds the label 10, expected labels from 0 to 9"),
+    ],
+)
+def test_plain_files_are_read(file: str, content: bytes, says: str, tmp_path: Path) -> None:
+    """Where the checksum of the plain file is not known, its form is looked at."""
+    write_four(tmp_path, compress=False)
+    assert [c.sound for c in check("fashion", tmp_path)] == [None] * 4
+    (tmp_path / f"{file}-ubyte").write_bytes(content)
+    found = {c.file: c for c in check("fashion", tmp_path)}
+    assert found[f"{file}-ubyte.gz"].sound is False
+    assert found[f"{file}-ubyte.gz"].says.startswith(says)
+
+
+def test_the_plain_files_of_mnist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_four(tmp_path, compress=False)
+    assert [c.sound for c in check("mnist", tmp_path)] == [False] * 4
+    contents = {name: hashlib.sha256((tmp_path / name.removesuffix(".gz")).read_bytes()).hexdigest() for name in FILES}
+    monkeypatch.setitem(REMOTES, "mnist", replace(REMOTES["mnist"], contents=contents))
+    assert [(c.sound, c.says) for c in check("mnist", tmp_path)] == [(True, "sha256 of the plain file as expected")] * 4
+
+
+def test_what_is_there_goes_by_names(tmp_path: Path) -> None:
+    assert not there("mnist", tmp_path)
+    for name in FILES:
+        (tmp_path / name).touch()
+    assert there("mnist", tmp_path)
 
 
 def test_the_list_of_downloads() -> None:
