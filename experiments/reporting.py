@@ -11,19 +11,19 @@ import platform
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 import scipy
-from threadpoolctl import threadpool_info, threadpool_limits
 from tqdm import tqdm
 
 import minadv
-from minadv import launch
+from minadv import launch, threads
 from minadv.backend import BackendError, choose_device
 from minadv.commands.numbers import positive
 from minadv.data.errors import DataError
@@ -40,7 +40,7 @@ Result = TypeVar("Result")
 
 def facts(started: float, **settings: Any) -> dict[str, Any]:
     """What a reader needs in order to trust or to repeat a number: versions, machine, settings, time taken."""
-    blas = sorted({f"{lib['internal_api']} {lib['version']}" for lib in threadpool_info() if lib["user_api"] == "blas"})
+    blas = sorted({f"{lib['internal_api']} {lib['version']}" for lib in threads.blas()})
     return {
         "command": " ".join(["python -m", f"experiments.{Path(sys.argv[0]).stem}", *sys.argv[1:]]),
         "minadv": minadv.__version__,
@@ -196,18 +196,19 @@ def save_figure(figure: Any, path: Path) -> Path:
 
 
 def run_all(work: Callable[[Task], Result], tasks: Sequence[Task], *, workers: int, title: str) -> list[Result]:
-    """Do independent tasks in parallel processes, one BLAS thread each, with a progress bar; results in task order.
+    """Do independent tasks in parallel processes, with a progress bar; results in task order.
 
+    Each has one BLAS thread, unless the user's environment says otherwise.
     Under mpiexec its ranks are the processes; each returns all results.
     """
     if launch.place().size > 1:
         return world.spread(work, tasks)
     bar = {"total": len(tasks), "desc": title, "disable": not sys.stderr.isatty()}
     if workers == 1:
-        with threadpool_limits(1):
+        with threads.blas_threads(1):
             return [work(task) for task in tqdm(tasks, **bar)]
     results: dict[int, Result] = {}
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_one_thread) as pool:
+    with _one_thread_each(), ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
         futures = {pool.submit(work, task): n for n, task in enumerate(tasks)}
         try:
             for future in tqdm(as_completed(futures), **bar):
@@ -218,5 +219,13 @@ def run_all(work: Callable[[Task], Result], tasks: Sequence[Task], *, workers: i
     return [results[n] for n in range(len(tasks))]
 
 
-def _one_thread() -> None:
-    threadpool_limits(1)
+@contextmanager
+def _one_thread_each() -> Iterator[None]:
+    """Within it, processes that are started have one BLAS thread: BLAS reads the environment when it is loaded."""
+    before = dict(os.environ)
+    os.environ.update(threads.one_thread_each())
+    try:
+        yield
+    finally:
+        for name in os.environ.keys() - before.keys():
+            del os.environ[name]

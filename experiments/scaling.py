@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from experiments import reporting
 from experiments.scaling_model import Cluster, Gpu, Network, Size, fit_compute, fit_network, forecast
+from minadv import threads
 from minadv.commands.numbers import positive
 from minadv.models.classifier import Batch, Classifier
 from minadv.models.language import LanguageModel, TokenBatch
@@ -245,7 +245,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     started = time.time()
     sizes = [size for size in SIZES if size.name in args.sizes]
-    with threadpool_limits(1):
+    with threads.blas_threads(1):
         alone = {size.name: measure_alone(size, args.repeats, args.shorter) for size in sizes}
     ranks = {str(n): start_ranks(n, args) for n in args.ranks}
     links = {n: fit_network(int(n), found["sums"]) for n, found in ranks.items()}

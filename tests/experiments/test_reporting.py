@@ -12,7 +12,10 @@ pytest.importorskip("safetensors")
 pytest.importorskip("threadpoolctl", reason="experiments set BLAS threads")
 pytest.importorskip("tqdm", reason="experiments show progress")
 
+from threadpoolctl import threadpool_limits
+
 from experiments import digits, figure3, reporting, table1, table2, table3
+from minadv import threads
 from minadv.backend import BackendError
 from minadv.data.errors import DataError
 from minadv.training.folders import RunError
@@ -95,6 +98,26 @@ def mark(path: Path) -> None:
         raise DataError("the first one")
     path.touch()
     time.sleep(0.1)
+
+
+def blas_threads(_: int) -> set[int]:
+    """A task that tells how many BLAS threads it has."""
+    return {library["num_threads"] for library in threads.blas()}
+
+
+@pytest.mark.parametrize("users", [None, "2"])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_one_thread_each_unless_the_user_says_otherwise(
+    workers: int, users: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in threads.VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    if users is not None:
+        monkeypatch.setenv("OPENBLAS_NUM_THREADS", users)
+    with threadpool_limits(2, user_api="blas"):
+        found = reporting.run_all(blas_threads, [0, 1], workers=workers, title="")
+    assert found == [{int(users or 1)}] * 2
+    assert threads.users_setting() == (users and f"OPENBLAS_NUM_THREADS={users}")  # nothing is left behind
 
 
 def test_the_first_failure_stops_the_rest(tmp_path: Path) -> None:
