@@ -153,8 +153,8 @@ def work(job: Job) -> dict[str, Any]:
         "seed": job.seed,
         "strength": job.strength,
         "weight": job.weight,
-        "valid": evaluate(model, run.last, data.valid),
-        "test": evaluate(model, run.last, data.test),
+        "valid": evaluate(model, run.last, data.valid, batch_size=job.preset.batch),
+        "test": evaluate(model, run.last, data.test, batch_size=job.preset.batch),
         "curve": [(r["epoch"], r["valid_error"]) for r in run.records],
         "seconds": round(time.monotonic() - started, 1),
     }

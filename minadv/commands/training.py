@@ -123,7 +123,7 @@ def evaluation(args: argparse.Namespace) -> None:
         about["data_dir"] = args.data_dir
     data = from_description(about)
     params = run.last if args.last else run.params
-    metrics = evaluate(run.model, params, getattr(data, args.part))
+    metrics = evaluate(run.model, params, getattr(data, args.part), batch_size=run.batch_size)
     n = len(getattr(data, args.part))
     print(f"{args.part} error {metrics['error']:.2f} %, loss {metrics['loss']:.4f} ({n:,} sequences)")
 

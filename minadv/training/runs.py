@@ -20,6 +20,7 @@ import numpy as np
 
 from minadv.backend import Array, Device, DeviceName, choose_device, to_device, to_host
 from minadv.checks import expect_shape
+from minadv.data.batches import in_order
 from minadv.data.images import Images
 from minadv.data.sequences import from_description
 from minadv.layers import log_softmax
@@ -40,6 +41,7 @@ from minadv.training.folders import (
 )
 from minadv.training.loop import Recipe
 from minadv.training.task import Classify, evaluate
+from minadv.workspace import Workspace, scope
 
 __all__ = ["Run", "RunError", "build_recipe", "expect_free", "fit", "is_finished", "load", "read_config"]
 
@@ -61,12 +63,18 @@ class Run:
         """Class probabilities (N, C) of sequences ``x (N, T, I)``."""
         x = np.asarray(x, dtype=dtype_of(self.params))
         expect_shape("x", x, ("N", "T", self.model.n_in), f"the model takes n_in = {self.model.n_in} inputs a step")
-        rows = []
-        for first in range(0, len(x), 500):
-            batch = Batch(np.ascontiguousarray(x[first : first + 500].transpose(1, 0, 2)))
-            features, _, _ = self.model.body(self.params, batch, masks={}, noise=None)
-            rows.append(np.exp(log_softmax(self.model.logits(self.params, features)[-1])))
+        rows, work = [], Workspace()
+        for chosen in in_order(len(x), self.batch_size):
+            batch = Batch(np.ascontiguousarray(x[chosen].transpose(1, 0, 2)))
+            with scope(work):
+                features, _, _ = self.model.body(self.params, batch, masks={}, noise=None, work=work)
+                rows.append(np.exp(log_softmax(self.model.logits(self.params, features)[-1])))
         return np.concatenate(rows)
+
+    @property
+    def batch_size(self) -> int:
+        """How many sequences pass together: as many as in training, for which there was memory."""
+        return int(self.config.get("batch_size", 100))
 
     def test(self, data: Images | None = None) -> dict[str, Any]:
         """Mean NLL and error in per cent on the test part of the data (default: what the run was trained on)."""
@@ -75,7 +83,7 @@ class Run:
             data = from_description(self.config["about"])
         if data is None:
             raise RunError("this run does not know its data: give the data to test on")
-        return evaluate(self.model, self.params, data.test)
+        return evaluate(self.model, self.params, data.test, batch_size=self.batch_size)
 
 
 def fit(

@@ -7,6 +7,7 @@ and for an evaluation.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -21,7 +22,7 @@ from minadv.regularizers import Plain, Regularizer, Term
 from minadv.training.streams import stream
 from minadv.training.teams import WHOLE, Part
 from minadv.trees import tree_map
-from minadv.workspace import Workspace
+from minadv.workspace import Workspace, scope
 
 
 @dataclass(frozen=True)
@@ -151,38 +152,56 @@ class Classify:
 
     def evaluate(self, params: Any, part: str) -> dict[str, Any]:
         split: Split = getattr(self.data, part)
-        metrics: dict[str, Any] = evaluate(self.model, params, split)
+        metrics: dict[str, Any] = evaluate(self.model, params, split, batch_size=self.batch_size)
         if self.track is not None:
-            metrics["mean_mask"] = mean_adversarial_mask(
-                self.model, params, self.data.test, rng=stream(self.seed, "track"), **self.track
-            )
+            given: dict[str, Any] = {"rng": stream(self.seed, "track"), "batch_size": self.batch_size, **self.track}
+            metrics["mean_mask"] = mean_adversarial_mask(self.model, params, self.data.test, **given)
         return metrics
 
 
-def evaluate(model: Classifier, params: Any, split: Split, *, batch_size: int = 500) -> dict[str, Any]:
-    """Mean NLL and error in per cent, of the full network."""
+def evaluate(model: Classifier, params: Any, split: Split, *, batch_size: int = 100) -> dict[str, Any]:
+    """Mean NLL and error in per cent, of the full network, in the memory of one pass over ``batch_size`` examples."""
     nll = wrong = 0.0
+    work = Workspace()
     for rows in in_order(len(split), batch_size):
         x, y = take(split, rows)
-        features, _, _ = model.body(params, Batch(x, y), masks={}, noise=None)
-        result = model.head(params, features, y)
-        nll += float(result.nll.sum())
-        wrong += float((model.logits(params, features)[-1].argmax(axis=-1) != y).sum())
+        with scope(work):
+            features, _, _ = model.body(params, Batch(x, y), masks={}, noise=None, work=work)
+            result = model.head(params, features, y)
+            nll += float(result.nll.sum(dtype=np.float64))
+            wrong += float((model.logits(params, features)[-1].argmax(axis=-1) != y).sum())
     return {"loss": nll / len(split), "error": 100 * wrong / len(split)}
 
 
+DRAWN = 250
+
+
 def mean_adversarial_mask(
-    model: Classifier, params: Any, split: Split, *, rng: np.random.Generator, n: int = 500, **search: Any
+    model: Classifier,
+    params: Any,
+    split: Split,
+    *,
+    rng: np.random.Generator,
+    n: int = 500,
+    batch_size: int = 100,
+    **search: Any,
 ) -> dict[str, list[float]]:
     """The share of the first ``n`` examples whose adversarial mask keeps each unit, by site.
 
-    ``search`` are options of `minadv.find_adversary`.
+    ``search`` are options of `minadv.find_adversary`. Random numbers are drawn for `DRAWN` examples at a time, whatever
+    the ``batch_size`` in which these pass.
     """
     total: dict[str, Array] = {}
+    work = Workspace()
     n = min(n, len(split))
-    for rows in in_order(n, 250):
-        x, y = take(split, rows)
-        trace = find_adversary(model, params, Batch(x, y), rng=rng, **search)
-        for name, eps in trace.eps.items():
-            total[name] = total.get(name, 0) + namespace(eps).sum(eps, axis=0)
+    for block in in_order(n, DRAWN):
+        size, before = block.stop - block.start, rng
+        count = -(-size // batch_size)
+        for part in (Part(index, count) for index in range(count)):
+            rng = deepcopy(before)
+            rows = part.rows(size)
+            x, y = take(split, slice(block.start + rows.start, block.start + rows.stop))
+            trace = find_adversary(model, params, Batch(x, y), rng=part.rng(rng, size), work=work, **search)
+            for name, eps in trace.eps.items():
+                total[name] = total.get(name, 0) + namespace(eps).sum(eps, axis=0)
     return {name: [float(v) for v in to_host(sums / n)] for name, sums in total.items()}

@@ -1,21 +1,25 @@
 """A task's steps are functions of the seed and the step, the same on the host and on a device."""
 
+import tracemalloc
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from minadv.adversary import find_adversary
 from minadv.backend import to_host
-from minadv.data.batches import Batches
+from minadv.data.batches import Batches, take
+from minadv.data.images import Split
 from minadv.layers import log_softmax
 from minadv.models.classifier import Batch, Classifier
 from minadv.regularizers import FD, VD, AdD, Plain
 from minadv.training.ema import EMA
 from minadv.training.loop import Recipe, train
 from minadv.training.optimizers import Adam
+from minadv.training.runs import Run
 from minadv.training.streams import stream
-from minadv.training.task import evaluate, mean_adversarial_mask
+from minadv.training.task import Classify, evaluate, mean_adversarial_mask
 from tests.compare import assert_close, assert_same_bits
 from tests.networks import Watched
 from tests.training.problems import MODEL, sequences, task
@@ -88,11 +92,30 @@ def test_evaluate(size: int, put: Any) -> None:
     log_p = log_softmax(MODEL.logits(to_host(params), features)[-1])
     assert metrics["loss"] == pytest.approx(-log_p[np.arange(21), split.y].mean(), rel=1e-5)
     assert metrics["error"] == pytest.approx(100 * (log_p.argmax(axis=1) != split.y).mean())
-    assert toy.evaluate(params, "valid") == evaluate(toy.model, params, toy.data.valid)
-    assert toy.evaluate(params, "test") == evaluate(toy.model, params, toy.data.test)
+    assert toy.evaluate(params, "valid") == evaluate(toy.model, params, toy.data.valid, batch_size=toy.batch_size)
+    assert toy.evaluate(params, "test") == evaluate(toy.model, params, toy.data.test, batch_size=toy.batch_size)
 
 
-def test_the_mean_adversarial_mask(put: Any) -> None:
+@pytest.mark.parametrize("door", ["evaluate", "predict"])
+def test_evaluation_has_the_memory_of_a_training_batch(door: str) -> None:
+    """However many examples there are: the buffers of the first batch serve the others."""
+    data, peaks = sequences(n=60, T=40), []
+    for n in (10, 200):
+        split = Split(np.tile(data.train.x, (4, 1, 1))[:n], np.tile(data.train.y, 4)[:n])
+        toy = Classify(MODEL, replace(data, valid=split), batch_size=10)
+        params = toy.init()
+        run = Run(MODEL, params, params, {"batch_size": 10}, [], 0)
+        tracemalloc.start()
+        if door == "evaluate":
+            toy.evaluate(params, "valid")
+        else:
+            run.predict(split.x)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < 1.5 * peaks[0]
+
+
+def test_the_mean_adversarial_mask(put: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     toy = task(put)
     params = toy.init()
     search = {"budgets": 2, "search": "random"}
@@ -100,6 +123,16 @@ def test_the_mean_adversarial_mask(put: Any) -> None:
     assert found.keys() == {"layer0"}
     assert np.mean(found["layer0"]) == pytest.approx(1 - 2 / 6)  # a random search flips exactly two units of six
     assert all(24 * share == pytest.approx(round(24 * share)) for share in found["layer0"])
+    by_hand = []
+    for batch in (3, 7, 100):  # random numbers are drawn for ten examples at a time, however many pass together
+        monkeypatch.setattr("minadv.training.task.DRAWN", 10)
+        given: dict[str, Any] = {"rng": np.random.default_rng(0), "n": 20, "batch_size": batch}
+        by_hand.append(mean_adversarial_mask(toy.model, params, toy.data.test, **given, **search))
+    assert by_hand[0] == by_hand[1] == by_hand[2]
+    rng = np.random.default_rng(0)
+    blocks = [Batch(*take(toy.data.test, slice(first, first + 10))) for first in (0, 10)]
+    eps = [to_host(find_adversary(toy.model, params, b, rng=rng, **search).eps["layer0"]) for b in blocks]
+    assert by_hand[0]["layer0"] == pytest.approx(np.concatenate(eps).mean(axis=0))
     tracked = replace(toy, track={"budgets": 2, "adv_steps": 2}).evaluate(params, "valid")
     assert tracked["error"] == toy.evaluate(params, "valid")["error"]
     assert tracked == replace(toy, track={"budgets": 2, "adv_steps": 2}).evaluate(params, "valid")
