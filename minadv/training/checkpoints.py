@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
-from minadv.training.files import SealError, flush_directory, seal, temporary_name, unseal, write_whole
+from minadv.training.files import CONFIG, SealError, flush_directory, seal, temporary_name, unseal, write_whole
 from minadv.training.packing import PackingError, arrays_from_file, arrays_to_bytes, pack, unpack
 
 Tree = TypeVar("Tree")
@@ -37,7 +37,7 @@ class CheckpointError(RuntimeError):
 
 
 class CheckpointWarning(UserWarning):
-    """A checkpoint was passed over because it is damaged."""
+    """A checkpoint was passed over because it is damaged, or another run's."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,7 @@ class Checkpoint:
     sha256: str
     scalars: dict[str, Any]
     meta: dict[str, Any]
+    run: str | None  # SHA-256 of the configuration of the run that it is of, if that had one
 
 
 def save(run: str | Path, step: int, tree: Any, meta: dict[str, Any], *, keep: int = 3) -> Path:
@@ -70,7 +71,8 @@ def save(run: str | Path, step: int, tree: Any, meta: dict[str, Any], *, keep: i
         sha256 = hashlib.sha256(blob).hexdigest()
         tensors = folder / f"{path.stem}-{sha256[:16]}.safetensors"
         about = {"file": tensors.name, "bytes": len(blob), "sha256": sha256}
-        sealed = seal({"format": FORMAT, "step": step, "tensors": about, "scalars": scalars, "meta": meta})
+        named = {"format": FORMAT, "step": step, "run": _configuration(Path(run))}
+        sealed = seal({**named, "tensors": about, "scalars": scalars, "meta": meta})
     except (PackingError, TypeError) as error:
         raise CheckpointError(f"cannot make checkpoint {path}: {error}") from error
     try:
@@ -122,7 +124,7 @@ def load(path: str | Path, like: Any = None) -> tuple[Any, dict[str, Any]]:
 def latest(run: str | Path) -> Path | None:
     """The newest sound checkpoint of a run, or None if it has none yet.
 
-    Damaged ones are passed over with a CheckpointWarning each. Raises CheckpointError if there are only damaged ones.
+    Damaged and foreign ones are passed over with a CheckpointWarning each; CheckpointError if there are no others.
     """
     problems = []
     for _, path in _found(Path(run) / FOLDER):
@@ -140,8 +142,14 @@ def latest(run: str | Path) -> Path | None:
 
 
 def verify(path: str | Path) -> Checkpoint:
-    """Check both files of a checkpoint, every byte; raises CheckpointError unless they are as they were written."""
+    """Check both files of a checkpoint, every byte; raises CheckpointError unless they are as they were written.
+
+    One that lies in another run's folder than its own, by the SHA-256 of their configurations, is an error too.
+    """
     checkpoint = _read(Path(path))
+    run = checkpoint.path.parent.parent
+    if checkpoint.run is not None and _configuration(run) not in (None, checkpoint.run):
+        raise CheckpointError(f"{path} is of another run: it was not made with the configuration in {run / CONFIG}")
     _expect_size(checkpoint)
     try:
         with checkpoint.tensors.open("rb") as file:
@@ -166,8 +174,17 @@ def _read(path: Path) -> Checkpoint:
         raise CheckpointError(f"{path} names {about['file']!r} as the file of its arrays")
     tensors = path.with_name(about["file"])
     return Checkpoint(
-        path, content["step"], tensors, about["bytes"], about["sha256"], content["scalars"], content["meta"]
+        *(path, content["step"], tensors, about["bytes"], about["sha256"], content["scalars"], content["meta"]),
+        content.get("run"),  # which the first ones did not say
     )
+
+
+def _configuration(run: Path) -> str | None:
+    """The SHA-256 of a run's configuration; None where there is none to read."""
+    try:
+        return hashlib.sha256((run / CONFIG).read_bytes()).hexdigest()
+    except OSError:
+        return None
 
 
 def _expect_size(checkpoint: Checkpoint) -> None:

@@ -18,6 +18,10 @@ import numpy as np
 _SEALED = re.compile(rb'\{"sha256": "([0-9a-f]{64})",\n"content": (.*)\}\n', re.DOTALL)
 
 
+CONFIG = "config.json"
+"""The file of a run's folder that has its configuration."""
+
+
 class SealError(ValueError):
     """A sealed file is missing, damaged or foreign."""
 

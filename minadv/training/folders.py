@@ -16,6 +16,7 @@ from typing import Any
 from minadv import threads
 from minadv.training import checkpoints, log
 from minadv.training.config import build, describe
+from minadv.training.files import CONFIG as CONFIG
 from minadv.training.files import SealError, flush_directory, seal, temporary_name, unseal, write_whole
 from minadv.training.loop import LOG, Recipe, State, finished, start, train
 from minadv.training.mpi import Ranks
@@ -25,7 +26,6 @@ from minadv.training.workers import Workers
 from minadv.training.world import World, world
 from minadv.trees import any_array
 
-CONFIG = "config.json"
 FORMAT = "minadv run 1"
 FREE = ("about", "device", "workers", "ranks")  # what may differ when a run is resumed
 
@@ -54,12 +54,14 @@ def run_task(
     """
     ranks = world()
     with ranks.together():
-        n = choose_workers(task, workers, ranks.size)
+        n, resumed = choose_workers(task, workers, ranks.size), None
         if out is not None:
             whole = {**config, "recipe": describe_recipe(recipe), "seed": seed, "workers": n, "ranks": ranks.size}
-            ranks.agree(lambda: _prepare(out, whole, seed, resume))
+            begun = ranks.agree(lambda: _prepare(out, whole, seed, resume))
+            resumed = log.resumed(whole) if begun else None
         with team_of(task, n, ranks) as team:
-            done = train(task, recipe, out, title=title, progress=progress, on_evaluation=on_evaluation, team=team)
+            shown: dict[str, Any] = {"title": title, "progress": progress, "on_evaluation": on_evaluation}
+            done = train(task, recipe, out, **shown, team=team, resumed=resumed)
             ranks.meet()  # the chief has written all there is to read
             return done
 
@@ -183,8 +185,12 @@ def dtype_of(params: Any) -> Any:
     return any_array(params).dtype
 
 
-def _prepare(path: Path, config: dict[str, Any], seed: int, resume: bool) -> None:
-    """Make a new run's folder, or check that the one to resume was made with this configuration."""
+def _prepare(path: Path, config: dict[str, Any], seed: int, resume: bool) -> bool:
+    """Make a new run's folder, or check that the one to resume was made with this configuration; whether it was there.
+
+    A run whose log has not begun either begins with it, as a new one does.
+    """
+    begun = (path / LOG).exists()
     if resume and (path / CONFIG).exists():
         theirs, ours = read_config(path), json.loads(json.dumps(config))  # as it comes back from JSON
         differing = [key for key in ours if key not in FREE and theirs.get(key) != ours[key]]
@@ -195,5 +201,6 @@ def _prepare(path: Path, config: dict[str, Any], seed: int, resume: bool) -> Non
         path.mkdir(parents=True, exist_ok=True)
         write_whole(path / CONFIG, seal({"format": FORMAT, "config": config}))
         flush_directory(path)
-    if not (path / LOG).exists():
+    if not begun:
         log.start(path / LOG, log.header(seed=seed, config=config))
+    return begun

@@ -5,9 +5,10 @@ r"""The log of a run: JSON lines, one record a line, readable by anything and sa
     start(path, header(seed=0, config={...}))
     append(path, {"kind": "evaluation", "step": 100, "loss": 0.7})
 
-The first record is the header: versions, seed and the full configuration. A kill can tear the last line; `read` leaves
-it out, and `rewind`, called when a run resumes, removes it together with every record after the step resumed from,
-because the run will write those again.
+The first record is the header: versions, seed and the full configuration. A run that goes on says so in a record of the
+kind "resumed", with what may have changed; readers choose records by their kind. A kill can tear the last line; `read`
+leaves it out, and `rewind`, called when a run resumes, removes it together with every record after the step resumed
+from, because the run will write those again.
 """
 
 from __future__ import annotations
@@ -41,6 +42,12 @@ def header(*, seed: int, config: dict[str, Any]) -> Record:
         "versions": versions(),
         "platform": platform.platform(),
     }
+
+
+def resumed(config: dict[str, Any]) -> Record:
+    """What may be another when a run goes on: the record of it, but for its step."""
+    free = {name: config.get(name) for name in ("workers", "ranks", "device")}
+    return {"kind": "resumed", "time": now(), "versions": versions(), "platform": platform.platform(), **free}
 
 
 def versions() -> dict[str, str]:

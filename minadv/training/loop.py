@@ -176,11 +176,13 @@ def train(
     progress: bool = True,
     on_evaluation: Callable[[dict[str, Any]], None] | None = None,
     team: Team | None = None,
+    resumed: log.Record | None = None,
 ) -> tuple[State, list[dict[str, Any]]]:
     """Train to the end, from the newest checkpoint of ``run`` if it has one; returns the last state and the records.
 
     Without ``run`` nothing is written; ``progress=False`` shows no bar; ``team`` computes the steps (default: this
     process alone); of several processes that run this loop, its chief evaluates, writes and calls ``on_evaluation``.
+    ``resumed``, the record of a run that goes on, is logged with the step unless there is nothing left to do.
     Raises TrainingError where a number is not finite, Interrupted on Ctrl-C, after saving.
     """
     team = Alone(task) if team is None else team
@@ -195,6 +197,8 @@ def train(
     elif run is not None:
         team.agree(lambda: log.rewind(run / LOG, 0))
     out = run if team.chief else None  # where to write
+    if out is not None and resumed is not None and not finished(recipe, state):
+        log.append(out / LOG, {**resumed, "step": state.step})
     eval_every = recipe.eval_every or task.per_epoch
     save_every = recipe.checkpoint_every or eval_every
 

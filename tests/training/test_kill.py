@@ -65,8 +65,9 @@ def ends(run: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     leaves, _ = checkpoints.load(path)
     header, *records = log.read(run / "log.jsonl")
     assert header["kind"] == "header"
+    assert {record["kind"] for record in records} <= {"evaluation", "resumed"}
     bits = {name: np.asarray(leaf).tobytes() for name, leaf in leaves.items()}
-    return bits, [{**record, "time": None} for record in records]
+    return bits, [{**record, "time": None} for record in records if record["kind"] == "evaluation"]
 
 
 @pytest.fixture(scope="module")
@@ -174,6 +175,9 @@ def test_two_workers(victim: str, idx: Path, tmp_path: Path) -> None:
             f"{good}; go on with: minadv train --resume {run}"
         )
     assert main(["train", "--resume", str(run)]) == 0
+    [resumed] = [record for record in log.read(run / "log.jsonl") if record["kind"] == "resumed"]
+    assert resumed["step"] == int(good.stem.removeprefix("step-"))
+    assert [resumed[name] for name in ("workers", "ranks", "device")] == [2, 1, "cpu"]
     assert read_config(run)["workers"] == 2
     assert ends(run) == ends(whole)
 

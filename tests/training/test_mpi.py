@@ -149,7 +149,8 @@ def ends(run: Path) -> tuple[dict[str, bytes], list[dict[str, Any]]]:
     assert path is not None
     leaves, _ = checkpoints.load(path)
     bits = {name: np.asarray(leaf).tobytes() for name, leaf in leaves.items()}
-    return bits, [{**record, "time": None} for record in log.read(run / "log.jsonl")[1:]]
+    records = [record for record in log.read(run / "log.jsonl") if record["kind"] == "evaluation"]
+    return bits, [{**record, "time": None} for record in records]
 
 
 LONG = 30

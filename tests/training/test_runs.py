@@ -1,6 +1,7 @@
 """The two doors, `fit` and `load`: what is written comes back, and nothing is overwritten or mixed up."""
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,9 @@ import minadv
 from minadv.data.images import Images
 from minadv.models.classifier import Classifier
 from minadv.regularizers import VD, AdD
-from minadv.training import log
+from minadv.training import checkpoints, log
 from minadv.training.checkpoints import CheckpointError, CheckpointWarning
+from minadv.training.files import seal, unseal
 from minadv.training.loop import Interrupted, Recipe
 from minadv.training.optimizers import Adam
 from minadv.training.runs import RunError, expect_free, is_finished, read_config
@@ -97,6 +99,9 @@ def test_interrupted_and_resumed(data: Images, out: Path, device: Any) -> None:
     assert_same_bits((run.params, run.last), (whole.params, whole.last))
     assert [{**r, "time": 0} for r in run.records] == [{**r, "time": 0} for r in whole.records]
     assert is_finished(out)
+    [said] = [record for record in log.read(out / "log.jsonl") if record["kind"] == "resumed"]
+    assert (said["step"], said["workers"], said["ranks"], said["device"]) == (7, 1, 1, device.name)
+    assert said["versions"] == log.versions()
     before = contents(out)
     again = minadv.fit(MODEL, data, **OPTIONS, steps=12, eval_every=2, device=device, out=out, resume=True)
     assert_same_bits(again.last, run.last)
@@ -164,6 +169,36 @@ def test_a_damaged_checkpoint_is_passed_over(data: Images, out: Path) -> None:
         path.write_bytes(b"")
     with pytest.raises(CheckpointError, match="has no sound checkpoint"):
         minadv.load(out)
+
+
+def test_a_checkpoint_of_another_run(data: Images, out: Path) -> None:
+    """It fits, every byte of it is sound, and still it is not this run's."""
+    other = out.with_name("other")
+    minadv.fit(MODEL, data, **OPTIONS, steps=12, eval_every=3, out=out)
+    minadv.fit(MODEL, data, **OPTIONS, steps=18, eval_every=3, seed=1, out=other)
+    for path in (other / "checkpoints").glob("step-00000018*"):
+        shutil.copy(path, out / "checkpoints")
+    said = r"step-00000018\.json is of another run: it was not made with the configuration in .*config\.json"
+    with pytest.warns(CheckpointWarning, match=rf"{said}; using step-00000012\.json instead"):
+        assert minadv.load(out).step == 12
+    with pytest.raises(CheckpointError, match=rf"{said}; the one before it is sound: .*step-00000012\.json"):
+        checkpoints.load(out / "checkpoints" / "step-00000018.json")
+    for path in (out / "checkpoints").glob("step-000000[01]?.json"):
+        if path.stem != "step-00000018":
+            path.unlink()
+    with pytest.raises(CheckpointError, match=rf"has no sound checkpoint: .*{said}"):
+        minadv.load(out)
+
+
+def test_a_checkpoint_that_does_not_say_whose_it_is(data: Images, out: Path) -> None:
+    """As the first ones did not: it is read."""
+    minadv.fit(MODEL, data, **OPTIONS, steps=12, out=out)
+    path = checkpoints.latest(out)
+    assert path is not None
+    content = unseal(path)
+    assert len(content.pop("run")) == 64
+    path.write_bytes(seal(content))
+    assert minadv.load(out).step == 12
 
 
 def test_what_is_not_a_run(data: Images, out: Path) -> None:

@@ -50,7 +50,7 @@ def ends(run: Path) -> tuple[dict[str, bytes], list[dict[str, Any]]]:
     path = checkpoints.latest(run)
     assert path is not None
     leaves, _ = checkpoints.load(path)
-    _, *records = log.read(run / "log.jsonl")
+    records = [record for record in log.read(run / "log.jsonl") if record["kind"] == "evaluation"]
     return {name: np.asarray(leaf).tobytes() for name, leaf in leaves.items()}, [{**r, "time": 0} for r in records]
 
 
