@@ -1,8 +1,9 @@
 r"""Methods against each other on sequential images: the machinery of `table1` and `digits`.
 
-Every method gets the same number of settings in a search on validation data (one seed), recorded; the best goes on to
-all seeds. Runs are ordinary runs of minadv in folders of their own, so that a comparison that is killed goes on where
-it stopped when the same command is given again.
+Every method but `none`, which has nothing to choose, gets four settings in a search on validation data (one seed),
+recorded: p for VD, which has no weight, p or delta and weight for the others. The best goes on to all seeds. Runs are
+ordinary runs of minadv in folders of their own, so that a comparison that is killed goes on where it stopped when the
+same command is given again.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ class Job:
 
 
 def settings(method: str, n_hidden: int) -> list[tuple[float, float]]:
-    """The four settings (strength, weight) that each method is tried in; the first is the paper's."""
+    """The settings (strength, weight) that a method is tried in: four, the first the paper's; one for `none`."""
     if method == "none":
         return [(0.0, 0.0)]
     if method == "VD":
@@ -277,6 +278,17 @@ def p_value(mine: Sequence[float], other: Sequence[float]) -> str:
     return f"{stats.wilcoxon(mine, other).pvalue:.3f}"
 
 
+PAIRS = (
+    ("AdD K=1", "none"),
+    ("AdD K=1", "FD"),
+    ("AdD K=2", "none"),
+    ("AdD K=2", "FD"),
+    ("AdD K=2", "AdD K=1"),
+    ("AdD reselect", "AdD K=2"),
+)
+"""What the verdict compares."""
+
+
 def verdict(preset: Preset, results: Sequence[dict[str, Any]], methods: Sequence[str]) -> str:
     """Which order came out, with what significance, and whether the stronger search helped."""
     lines = []
@@ -286,11 +298,12 @@ def verdict(preset: Preset, results: Sequence[dict[str, Any]], methods: Sequence
         lines.append(
             f"- {NAMES[task]}, from low error to high: " + ", ".join(f"{m} {means[m]:.2f}" for m in order) + "."
         )
-        for one, other in (("AdD K=1", "none"), ("AdD K=1", "FD"), ("AdD K=2", "AdD K=1"), ("AdD reselect", "AdD K=2")):
+        for one, other in PAIRS:
             if one in means and other in means:
                 gap = means[one] - means[other]
                 p = p_value(errors(results, one, task), errors(results, other, task))
-                found = "no difference" if gap == 0 else f"{abs(gap):.2f} points {'lower' if gap < 0 else 'higher'}"
+                size = f"{abs(gap):.2f}"
+                found = "no difference" if size == "0.00" else f"{size} points {'lower' if gap < 0 else 'higher'}"
                 lines.append(f"  - {one} against {other}: {found}" + (f" (Wilcoxon P = {p})" if p else ""))
     return "\n".join(lines)
 

@@ -82,8 +82,9 @@ def heading(preset: Preset, seeds: int, about: dict[str, Any], runs: Sequence[di
 
 {preset.about}; s: scanline order, p: one fixed permutation of the pixels. LSTM of {preset.n_hidden} units,
 {preset.epochs:g} epochs, batches of {preset.batch}, {preset.optimizer} at {preset.lr:g}; strength (p of VD and FD, δ of
-AdD) and weight chosen on validation data from four settings a method (one seed{short}). Test error of the weights of
-the last step, mean ± standard deviation over {seeds} seed(s); p values of a paired Wilcoxon test.
+AdD) and weight (VD has none) chosen on validation data from four settings a method (one seed{short}; `none` has nothing
+to choose). Test error of the weights of the last step, mean ± standard deviation over {seeds} seed(s); P values of a
+paired Wilcoxon test, not corrected for the number of tests.
 `{about["command"]}` at {reporting.at_commit(about)}, {reporting.core_time(runs)} in {len(runs)} runs, the last part of
 the command {about["seconds"]} s on {about["cores"]} cores ({about["cpu"]}), NumPy {about["numpy"]}.
 

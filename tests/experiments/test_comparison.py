@@ -148,8 +148,12 @@ def test_verdict() -> None:
         "- scanline, from low error to high: AdD K=1 1.12, AdD K=2 1.12, FD 2.12, none 3.12.",
         "  - AdD K=1 against none: 2.00 points lower (Wilcoxon P = 0.031)",
         "  - AdD K=1 against FD: 1.00 points lower (Wilcoxon P = 0.031)",
+        "  - AdD K=2 against none: 2.00 points lower (Wilcoxon P = 0.031)",
+        "  - AdD K=2 against FD: 1.00 points lower (Wilcoxon P = 0.031)",
         "  - AdD K=2 against AdD K=1: no difference",
     ]
+    nearly = [result(m, seed, 1 + seed / 10 + (m == "FD") * 0.001) for m in ("FD", "AdD K=1") for seed in range(6)]
+    assert verdict(SMALL, nearly, ("FD", "AdD K=1")).endswith("against FD: no difference (Wilcoxon P = 0.031)")
 
 
 def test_tests_need_seeds() -> None:
