@@ -14,11 +14,13 @@ from collections.abc import Sequence
 from typing import NoReturn, TypeAlias
 
 from minadv import __version__, launch
+from minadv.adversary import SEARCHES
 from minadv.backend import BackendError
 from minadv.commands import doctor, families, inspecting, tasks, training
 from minadv.commands.numbers import folder
 from minadv.distances import DISTANCES
 from minadv.gradcheck import GradientError
+from minadv.masks import SCALES
 from minadv.models.cells import CELLS
 from minadv.training.checkpoints import CheckpointError
 from minadv.training.loop import Interrupted, TrainingError
@@ -147,14 +149,14 @@ def _command(commands: Commands, name: str, about: str) -> argparse.ArgumentPars
 
 def _train(commands: Commands) -> None:
     parser = _command(commands, "train", "train a network on a task, or resume a run")
-    parser.usage = "minadv train TASK [--out RUN] [options]\n       minadv train --resume RUN"
+    parser.usage = "minadv train [TASK] [--out RUN] [options]\n       minadv train --resume RUN"
     lines = "; ".join(f"{name}: {preset.about}" for name, preset in tasks.PRESETS.items())
     others = [
         f"{name}: {about} (see minadv train {name} --help)"
         for f in families.all_families()
         for name, about in f.TASKS.items()
     ]
-    lines = "; ".join([lines, *others])
+    lines = "; ".join([lines, *others]) + f" (default: {tasks.DEFAULT})"
     parser.add_argument("task", nargs="?", choices=tasks.PRESETS, metavar="TASK", help=lines)
     parser.set_defaults(work=training.train)
     _train_options(parser)
@@ -174,6 +176,9 @@ def _train_options(parser: argparse.ArgumentParser) -> None:
         type=_positive,
         metavar="N",
         help="processes that share a batch (default: all cores, if it pays)",
+    )
+    run.add_argument(
+        "--cuda-aware-mpi", action="store_true", help="under mpiexec on GPUs: the MPI library takes their buffers"
     )
     run.add_argument("--eval-every", type=_positive, metavar="N", help="steps between evaluations (default: an epoch)")
     run.add_argument(
@@ -201,15 +206,20 @@ def _train_options(parser: argparse.ArgumentParser) -> None:
 
     method = parser.add_argument_group("method")
     method.add_argument("--method", choices=tasks.METHODS, default="add", help="regularizer: none, VD, EL, FD, Pi, AdD")
-    method.add_argument("--p", type=float, default=0.1, help="probability of dropping (vd, el, fd, pi)")
+    method.add_argument(
+        "--p", type=float, default=0.1, help="probability of dropping (vd, el, fd, pi; add with scale inverted)"
+    )
     method.add_argument("--delta", type=float, default=0.03, help="share of units that may flip (add)")
     method.add_argument("--adv-steps", type=_positive, default=1, metavar="K", help="influence maps (add)")
     method.add_argument("--distance", choices=DISTANCES, default="js", help="between the two predictions")
     method.add_argument(
-        "--search", choices=("greedy", "reselect", "random"), default="greedy", help="how masks are found (add)"
+        "--search", choices=SEARCHES, default="greedy", help="how masks are found (add); exact: for small networks"
+    )
+    method.add_argument(
+        "--max-masks", type=_positive, default=200_000, metavar="N", help="most that exact may run a batch (add)"
     )
     method.add_argument("--rule", choices=("strict", "paper", "authors"), default="strict", help="of flipping (add)")
-    method.add_argument("--scale", choices=("none", "kept"), default="none", help="of a binary mask (add)")
+    method.add_argument("--scale", choices=SCALES, default="none", help="of a binary mask (add); inverted: 1/(1 - p)")
     method.add_argument("--weight", type=_zero_or_more, default=1.0, help="of the regularizer in the loss")
     method.add_argument(
         "--ramp-up", type=_zero_or_more, metavar="EPOCHS", help="until that weight is reached (default: the task's)"

@@ -3,18 +3,22 @@
 import argparse
 import re
 import shutil
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import minadv
+from minadv.adversary import SEARCHES
 from minadv.cli import build_parser, main
 from minadv.commands import tasks
 from minadv.data.images import digits
 from minadv.data.sequences import from_description
-from minadv.training import log
+from minadv.masks import SCALES
+from minadv.training import folders, log
 from tests.data.idxfiles import write_four
 
 pytest.importorskip("safetensors")
@@ -98,6 +102,44 @@ def test_options_reach_the_run(tmp_path: Path, says: Any) -> None:
         2,
     ]
     assert recipe["weight_schedule"] == {"kind": "RampUp", "length": 0}
+
+
+def test_digits_are_the_default(tmp_path: Path, says: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    [line] = says("train", *TINY[2:], "--train-steps", 1, "--device", "cpu")
+    assert line.endswith("run in runs/digits-add-seed0")
+    assert minadv.load("runs/digits-add-seed0").config["about"]["task"] == "digits"
+
+
+def test_every_search_and_scale(tmp_path: Path, says: Any) -> None:
+    """What `find_adversary` can do, ``minadv train`` can ask for."""
+    for search in SEARCHES:
+        says(*TINY, "--search", search, "--train-steps", 1, "--out", tmp_path / search)
+        assert minadv.load(tmp_path / search).config["regularizer"]["search"] == search
+    for scale in SCALES:
+        says(*TINY, "--scale", scale, "--p", 0.2, "--train-steps", 1, "--out", tmp_path / scale)
+        add = minadv.load(tmp_path / scale).config["regularizer"]
+        assert (add["scale"], add["p"]) == (scale, 0.2 if scale == "inverted" else None)
+
+
+@pytest.mark.parametrize("given", [True, None])
+def test_cuda_aware_mpi_reaches_the_ranks(given: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+
+    class Team:
+        def __init__(self, *args: Any, cuda_aware: bool | None) -> None:
+            seen.append(cuda_aware)
+            raise KeyboardInterrupt
+
+    two = SimpleNamespace(size=2, threads=1, agree=lambda make: make(), together=nullcontext)
+    monkeypatch.setattr(folders, "Ranks", Team)
+    monkeypatch.setattr(folders, "world", lambda: two)
+    for run in ("once", "again"):  # a new run, and one that goes on
+        arguments = (
+            [*TINY, "--out", str(tmp_path / "run")] if run == "once" else ["train", "--resume", str(tmp_path / "run")]
+        )
+        assert main([*arguments, *(["--cuda-aware-mpi"] if given else [])]) == 130
+    assert seen == [given, given]
 
 
 @pytest.mark.parametrize("task", ["smnist", "pmnist", "fashion"])

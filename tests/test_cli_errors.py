@@ -119,6 +119,10 @@ def test_folders_without_data(tmp_path: Path, fails: Any) -> None:
         ("--delta 0.1", "delta is 0.1, which allows no flip among H = 6 units: the smallest useful delta is 1/6"),
         ("--pool 3", "pool is 3, expected a divisor of both sides of 28 x 28 pixels"),
         ("--lr 1e400", "argument --lr: '1e400' is not a positive number"),
+        (
+            "--search exact --max-masks 9",
+            'search="exact" would run 42 masks, more than max_masks = 9: lower the budget',
+        ),
         ("--speed 3", "unrecognized arguments: --speed 3"),
     ],
 )
@@ -130,7 +134,8 @@ def test_bad_options(options: str, says: str, folder: Path, tmp_path: Path, fail
 def test_bad_commands(fails: Any, tmp_path: Path) -> None:
     assert "invalid choice: 'trian' (choose from" in fails("trian")
     assert "argument TASK: invalid choice: 'cifar' (choose from" in fails("train", "cifar")
-    assert fails("train") == "minadv: give a task, one of digits, smnist, pmnist, fashion, or --resume RUN"
+    line = fails("train", "digits", "--data-dir", tmp_path)
+    assert line == f"minadv: --data-dir is {tmp_path}, but digits come with scikit-learn: leave it out"
     assert "the following arguments are required: RUN" in fails("eval")
     assert fails("data", "check") == "minadv: give a name, one of mnist, fashion, imdb, ptb, wikitext2"
     assert "name is 'cifar', expected one of 'mnist', 'fashion'" in fails("data", "get", "cifar")
@@ -209,6 +214,12 @@ def _with_two(run: Path) -> Path:
     """A run whose newest checkpoint is damaged."""
     (run / "checkpoints" / "step-00000003.json").write_text("{}")
     return run
+
+
+def test_cuda_aware_mpi_of_other_runs(run: Path, fails: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(training.families, "of_run", lambda path: object())
+    line = fails("train", "--resume", run, "--cuda-aware-mpi")
+    assert line == f"minadv: --cuda-aware-mpi is for runs on images: for {run} set MINADV_CUDA_AWARE_MPI=1 instead"
 
 
 def test_attacks_that_cannot_be(run: Path, fails: Any) -> None:

@@ -37,6 +37,8 @@ PRESETS = {
     "fashion": Preset("fashion", False, 250, "rmsprop", 1e-3, 50, 50, "Fashion-MNIST in scanline order"),
 }
 
+DEFAULT = "digits"
+
 METHODS = ("none", "vd", "el", "fd", "pi", "add")
 RANDOM, TWO_PASSES = ("vd", "el", "fd", "pi"), ("el", "fd", "pi", "add")
 USES = {
@@ -50,6 +52,8 @@ USES = {
 def about_data(args: argparse.Namespace) -> dict[str, Any]:
     """What a run's configuration says of its data."""
     preset = PRESETS[args.task]
+    if preset.images == "digits" and args.data_dir is not None:
+        raise ValueError(f"--data-dir is {args.data_dir}, but {args.task} come with scikit-learn: leave it out")
     return {
         "task": args.task,
         "images": preset.images,
@@ -86,7 +90,9 @@ def regularizer(args: argparse.Namespace) -> Regularizer:
         adv_steps=args.adv_steps,
         distance=args.distance,
         scale=args.scale,
+        p=args.p if args.scale == "inverted" else None,
         search=args.search,
+        max_masks=args.max_masks,
         rule=args.rule,
     )
 

@@ -8,12 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from minadv import launch
+from minadv.adversary import find_budgets
 from minadv.backend import Device, choose_device
 from minadv.commands import families, tasks
 from minadv.commands.foreign import expect_used
 from minadv.data.sequences import from_description
+from minadv.regularizers import AdD
 from minadv.training import runs
 from minadv.training.config import build
+from minadv.training.mpi import CUDA_AWARE
 from minadv.training.task import evaluate
 
 
@@ -22,8 +25,7 @@ def train(args: argparse.Namespace) -> None:
     if args.resume is not None:
         _resume(Path(args.resume), args)
         return
-    if args.task is None:
-        raise ValueError(f"give a task, one of {', '.join(tasks.PRESETS)}, or --resume RUN")
+    args.task = args.task or tasks.DEFAULT
     out = Path(args.out or f"runs/{args.task}-{args.method}-seed{args.seed}")
     runs.expect_free(out)
     expect_used(args, tasks.USES)
@@ -32,6 +34,8 @@ def train(args: argparse.Namespace) -> None:
     device = choose_device(args.device)
     data = from_description(about)
     model = tasks.model(args, data)
+    if isinstance(regularizer, AdD):
+        find_budgets(model, delta=args.delta, search=args.search, max_masks=args.max_masks)  # errors, before any step
     per_epoch = len(data.train) // min(args.batch, len(data.train))
     _say(f"{args.task}: {len(data.train):,} training sequences of {data.train.x.shape[1]} steps; writing {out}")
     run = _fit(
@@ -46,13 +50,14 @@ def train(args: argparse.Namespace) -> None:
         about=about,
         track=_track(args.hidden) if args.track else None,
         workers=args.workers,
+        cuda_aware_mpi=args.cuda_aware_mpi or None,
     )
     _report(run)
 
 
 def _resume(path: Path, args: argparse.Namespace) -> None:
     """Go on as the run was configured; only where its data is and where to compute may be said anew."""
-    free = ("resume", "data_dir", "device", "workers")
+    free = ("resume", "data_dir", "device", "workers", "cuda_aware_mpi")
     fixed = [name for name, value in args.defaults.items() if name not in free and getattr(args, name) != value]
     if fixed:
         given = ", ".join("TASK" if name == "task" else f"--{name.replace('_', '-')}" for name in fixed)
@@ -60,6 +65,8 @@ def _resume(path: Path, args: argparse.Namespace) -> None:
     config = runs.read_config(path)
     family = families.of_run(path)
     if family is not None:
+        if args.cuda_aware_mpi:
+            raise ValueError(f"--cuda-aware-mpi is for runs on images: for {path} set {CUDA_AWARE}=1 instead")
         family.resume(path, args)
         return
     if runs.is_finished(path):
@@ -81,6 +88,7 @@ def _resume(path: Path, args: argparse.Namespace) -> None:
         about=about,
         track=config["track"],
         workers=args.workers or config.get("workers"),
+        cuda_aware_mpi=args.cuda_aware_mpi or None,
     )
     _report(run)
 

@@ -43,6 +43,7 @@ def run_task(
     out: Path | None = None,
     resume: bool = False,
     workers: int | None = None,
+    cuda_aware_mpi: bool | None = None,
     title: str = "",
     progress: bool = True,
     on_evaluation: Any = None,
@@ -50,7 +51,8 @@ def run_task(
     """Train a task to the end of its recipe; returns the last state and a record for each evaluation.
 
     ``config`` is what the run's folder says of it, but for the recipe, the seed and the workers, which are added here.
-    ``workers`` processes share each batch (default: `choose_workers`); under mpiexec, its ranks do instead.
+    ``workers`` processes share each batch (default: `choose_workers`); under mpiexec, its ranks do instead, and
+    ``cuda_aware_mpi`` is `Ranks`'s.
     """
     ranks = world()
     with ranks.together():
@@ -59,7 +61,7 @@ def run_task(
             whole = {**config, "recipe": describe_recipe(recipe), "seed": seed, "workers": n, "ranks": ranks.size}
             begun = ranks.agree(lambda: _prepare(out, whole, seed, resume))
             resumed = log.resumed(whole) if begun else None
-        with team_of(task, n, ranks) as team:
+        with team_of(task, n, ranks, cuda_aware_mpi=cuda_aware_mpi) as team:
             shown: dict[str, Any] = {"title": title, "progress": progress, "on_evaluation": on_evaluation}
             done = train(task, recipe, out, **shown, team=team, resumed=resumed)
             ranks.meet()  # the chief has written all there is to read
@@ -67,13 +69,15 @@ def run_task(
 
 
 @contextmanager
-def team_of(task: Task, workers: int, ranks: World | None = None) -> Iterator[Team]:
+def team_of(
+    task: Task, workers: int, ranks: World | None = None, *, cuda_aware_mpi: bool | None = None
+) -> Iterator[Team]:
     """The team that computes a task's steps, with as many BLAS threads as suit its weights; closed at the end."""
     ranks = world() if ranks is None else ranks
     with threads.blas_threads(1 if task.load.weights <= CACHE else ranks.threads):
         team: Team
         if ranks.size > 1:
-            team = Ranks(task, ranks, task.init())
+            team = Ranks(task, ranks, task.init(), cuda_aware=cuda_aware_mpi)
         else:
             team = Alone(task) if workers == 1 else Workers(task, workers, task.init())
         try:

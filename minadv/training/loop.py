@@ -213,7 +213,7 @@ def train(
                 last = new.step == recipe.steps
                 if new.step % eval_every == 0 or last:
                     new, record = evaluation(task, recipe, new, team)
-                    shown = {**shown, f"valid {recipe.monitor}": record[f"valid_{recipe.monitor}"]}
+                    shown = {**shown, **_told(recipe.monitor, record)}
                     records.append(record)
                     if out is not None:
                         log.append(out / LOG, record)
@@ -232,6 +232,12 @@ def train(
         team.agree(lambda: checkpoints.save(run, state.step, state, {"monitor": recipe.monitor}, keep=recipe.keep))
         raise Interrupted(f"stopped at step {state.step} and saved in {run}") from None
     return state, records
+
+
+def _told(monitor: str, record: dict[str, Any]) -> dict[str, float]:
+    """What the bar says of an evaluation: the accuracy where the error is what is watched."""
+    value = record[f"valid_{monitor}"]
+    return {"valid accuracy %": 100 - value} if monitor == "error" else {f"valid {monitor}": value}
 
 
 class CtrlC:

@@ -101,6 +101,7 @@ def fit(
     about: dict[str, Any] | None = None,
     track: dict[str, Any] | None = None,
     workers: int | None = None,
+    cuda_aware_mpi: bool | None = None,
     progress: bool = True,
     on_evaluation: Any = None,
     **options: Any,
@@ -113,8 +114,9 @@ def fit(
     find the data again; ``track``, options of `minadv.find_adversary`, adds the mean adversarial mask to each record,
     over the first ``n`` test examples (default 500); ``on_evaluation`` is called with each record. ``workers``
     processes share each batch (default: all cores, where that pays), with the same masks and, up to the order of sums,
-    the same results for any number of them. A model of your own, which meets `minadv.models.protocol` and has ``init``
-    and ``logits``, trains as well, without ``out``.
+    the same results for any number of them. ``cuda_aware_mpi``: under mpiexec on GPUs, whether the MPI library takes
+    their buffers (default: as the environment says, see `minadv.training.mpi`). A model of your own, which meets
+    `minadv.models.protocol` and has ``init`` and ``logits``, trains as well, without ``out``.
     """
     per_epoch = Classify(model, data, batch_size=batch_size).per_epoch
     if recipe is None:
@@ -150,6 +152,7 @@ def fit(
         out=None if out is None else Path(out),
         resume=resume,
         workers=workers,
+        cuda_aware_mpi=cuda_aware_mpi,
         title=type(task.regularizer).__name__,
         progress=progress,
         on_evaluation=on_evaluation,

@@ -12,7 +12,9 @@ import pytest
 import minadv
 from minadv.training import log
 from minadv.training.log import LogError, append, header, read, rewind, start
+from minadv.training.loop import Recipe, train
 from minadv.training.progress import Progress
+from tests.training.problems import task
 
 
 @pytest.fixture
@@ -111,6 +113,17 @@ def test_bar_on_a_terminal() -> None:
         progress.advance(400, accuracy="97 %")
     shown = screen.getvalue()
     for text in ("AdD", "500/1.00k", "1.00k/1.00k", "image/s", "loss 0.5", "regularizer 0.01235", "97 %", "saved\n"):
+        assert text in shown
+
+
+def test_the_bar_of_a_run(put: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loss, regularizer, accuracy, rate and time left."""
+    pytest.importorskip("tqdm")
+    screen = Terminal()
+    monkeypatch.setattr("sys.stderr", screen)
+    _, records = train(task(put), Recipe(steps=12), title="VD")
+    shown = screen.getvalue()
+    for text in ("VD", "120/120", "loss ", "regularizer ", f"valid accuracy % {100 - records[-1]['valid_error']:.4g}"):
         assert text in shown
 
 
