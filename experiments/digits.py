@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from experiments import comparison, reporting
+from experiments import comparison, comparison_report, reporting
 from experiments.comparison import METHODS, Preset
 from minadv.commands.numbers import positive
 from minadv.training.world import one_voice
@@ -37,11 +37,12 @@ def main(argv: Sequence[str] | None = None) -> None:
         PRESET, methods=METHODS, seeds=args.seeds, root=args.runs, data_dir=None, **reporting.place(args)
     )
     about = reporting.facts(started, seeds=args.seeds, preset=asdict(PRESET))
-    text = f"{comparison.table(PRESET, results, METHODS)}\n\n{comparison.verdict(PRESET, results, METHODS)}\n"
+    table = comparison_report.table(PRESET, results, METHODS)
+    text = f"{table}\n\n{comparison_report.verdict(PRESET, results, METHODS)}\n"
     paths = [
         reporting.write_json(args.out / "digits.json", {"facts": about, "results": results}),
         reporting.write(args.out / "digits.md", text),
-        reporting.save_figure(comparison.figure(PRESET, results, METHODS), args.out / "digits.png"),
+        reporting.save_figure(comparison_report.figure(PRESET, results, METHODS), args.out / "digits.png"),
     ]
     size = f"LSTMs of {PRESET.n_hidden} units, {PRESET.epochs:g} epochs, {args.seeds} seed(s)"
     print(f"Test error on 360 images, {size}:")

@@ -14,7 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from experiments import comparison, reporting
+from experiments import comparison, comparison_report, reporting
 from experiments.comparison import METHODS, Preset
 from minadv.commands.numbers import positive
 from minadv.training.world import one_voice
@@ -62,14 +62,14 @@ def main(argv: Sequence[str] | None = None) -> None:
         preset, methods=args.methods, seeds=seeds, root=args.runs, data_dir=args.data_dir, **reporting.place(args)
     )
     about = reporting.facts(started, seeds=seeds, preset=asdict(preset))
-    table = comparison.table(preset, results, args.methods)
-    text = f"{table}\n\n{comparison.verdict(preset, results, args.methods)}\n"
+    table = comparison_report.table(preset, results, args.methods)
+    text = f"{table}\n\n{comparison_report.verdict(preset, results, args.methods)}\n"
     name = f"table1-{preset.name}"
     data = {"facts": about, "search": searched, "results": results}
     paths = [
         reporting.write_json(args.out / f"{name}.json", data),
         reporting.write(args.out / f"{name}.md", heading(preset, seeds, about, [*searched, *results]) + text),
-        reporting.save_figure(comparison.figure(preset, results, args.methods), args.out / f"{name}.png"),
+        reporting.save_figure(comparison_report.figure(preset, results, args.methods), args.out / f"{name}.png"),
     ]
     print(text)
     print("written:", *paths, sep="\n  ")

@@ -14,7 +14,8 @@ pytest.importorskip("matplotlib", reason="figures need matplotlib")
 pytest.importorskip("threadpoolctl", reason="experiments set BLAS threads")
 
 from experiments import bench_images, comparison, digits, figure3, reporting, table1
-from experiments.comparison import Job, Preset, best_setting, compare, errors, p_value, table, verdict
+from experiments.comparison import Job, Preset, best_setting, compare
+from experiments.comparison_report import errors, figure, p_value, table, verdict
 from minadv.backend import Device
 from minadv.cli import main
 from minadv.data.batches import take
@@ -164,7 +165,7 @@ def test_tests_need_seeds() -> None:
 
 
 def test_figure(tmp_path: Path) -> None:
-    path = reporting.save_figure(comparison.figure(SMALL, RESULTS, ALL), tmp_path / "small.png")
+    path = reporting.save_figure(figure(SMALL, RESULTS, ALL), tmp_path / "small.png")
     assert path.read_bytes().startswith(b"\x89PNG")
     assert path.stat().st_size > 10_000
 
