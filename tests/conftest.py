@@ -5,6 +5,7 @@ single example a property, for CuPy), or `mutants` (a failure is all that is ask
 """
 
 import os
+import signal
 import zlib
 from collections.abc import Callable
 from typing import Any
@@ -37,6 +38,8 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(f"--backend=cupy: {error}") from error
     if config.getoption("backend") == "cupy":  # a kernel compiler may leave its files to the garbage collector
         config.addinivalue_line("filterwarnings", "ignore::ResourceWarning")
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a suite in the background; its tests of Ctrl-C need it
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

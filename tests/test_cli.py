@@ -117,7 +117,8 @@ def test_every_search_and_scale(tmp_path: Path, says: Any) -> None:
         says(*TINY, "--search", search, "--train-steps", 1, "--out", tmp_path / search)
         assert minadv.load(tmp_path / search).config["regularizer"]["search"] == search
     for scale in SCALES:
-        says(*TINY, "--scale", scale, "--p", 0.2, "--train-steps", 1, "--out", tmp_path / scale)
+        p = ["--p", 0.2] if scale == "inverted" else []
+        says(*TINY, "--scale", scale, *p, "--train-steps", 1, "--out", tmp_path / scale)
         add = minadv.load(tmp_path / scale).config["regularizer"]
         assert (add["scale"], add["p"]) == (scale, 0.2 if scale == "inverted" else None)
 

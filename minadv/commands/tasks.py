@@ -49,6 +49,11 @@ USES = {
 """Which methods use an option."""
 
 
+def uses(args: argparse.Namespace) -> dict[str, tuple[str, ...]]:
+    """Which methods use an option; the scale "inverted" divides by 1 - p, in AdD too."""
+    return {**USES, "p": (*RANDOM, "add")} if args.scale == "inverted" else USES
+
+
 def about_data(args: argparse.Namespace) -> dict[str, Any]:
     """What a run's configuration says of its data."""
     preset = PRESETS[args.task]

@@ -28,7 +28,7 @@ def train(args: argparse.Namespace) -> None:
     args.task = args.task or tasks.DEFAULT
     out = Path(args.out or f"runs/{args.task}-{args.method}-seed{args.seed}")
     runs.expect_free(out)
-    expect_used(args, tasks.USES)
+    expect_used(args, tasks.uses(args))
     about = tasks.about_data(args)
     regularizer = tasks.regularizer(args)
     device = choose_device(args.device)
