@@ -1,7 +1,7 @@
 r"""Table 2: semi-supervised text classification, every method, beginning with one pre-trained language model.
 
 ``python -m experiments.table2`` (docstrings: minutes, no download), ``--preset imdb-small`` (real IMDB at a reduced
-size, about three hours of two cores), ``imdb`` or ``elec`` (the paper's sizes, for a GPU). Killed, it goes on where it
+size, about two hours of two cores), ``imdb`` or ``elec`` (the paper's sizes, for a GPU). Killed, it goes on where it
 stopped when the same command is given again; ``--until pretrain``, ``base`` or ``search`` stops after that part. Writes
 table2-PRESET.json, .md and .png under experiments/results.
 """
@@ -74,18 +74,18 @@ PRESETS = {
             max_tokens=200,
             truncate=None,
             forget_bias=2.0,
-            lm_steps=15_000,
+            lm_steps=6000,
             lm_batch=128,
             lm_window=70,
             lm_lr=3e-3,
-            lm_lr_decay=0.99985,
+            lm_lr_decay=0.9996,
             candidates=1024,
-            steps=2000,
+            steps=1000,
             batch=32,
             lrs=(2e-3, 5e-3),
-            lr_decay=0.9985,
+            lr_decay=0.997,
             takes=("all", "embeddings"),
-            search_steps=400,
+            search_steps=200,
             seeds=1,
             evaluations=6,
             about="IMDB at a reduced size",
