@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -34,6 +34,8 @@ REPEATED = ("none", "FD", "AdD K=1", "AdD reselect")
 
 COST = {"none": 1, "VD": 1, "EL": 3, "FD": 3, "AdD K=1": 4, "AdD K=2": 6, "AdD reselect": 9}
 """About how long a step takes: the longest runs begin first, so that none is left over at the end."""
+
+Results: TypeAlias = list[dict[str, Any]]
 
 RESULT = "result.json"
 SEARCH_SEED = 1000
@@ -183,6 +185,7 @@ def work(job: Job) -> dict[str, Any]:
         "train": float(np.exp(run.records[-1]["train_loss"])),  # under the noise of training
         "words_per_second": words_per_second(run, len(text.train)),
         "curve": [(r["epoch"], r["valid_perplexity"]) for r in run.records],
+        "made": reporting.machine(),
     }
     reporting.write_json(job.folder / RESULT, result, own=True)
     return result
@@ -223,7 +226,12 @@ def _found(job: Job) -> dict[str, Any] | None:
     if not path.exists():
         return None
     result: dict[str, Any] = json.loads(path.read_text())
-    return result if result.get("preset") == json.loads(json.dumps(asdict(job.preset))) else None
+    return result if _same(result, job.preset) else None
+
+
+def _same(result: dict[str, Any], preset: Preset) -> bool:
+    """Whether a result is of this very preset."""
+    return bool(result.get("preset") == json.loads(json.dumps(asdict(preset))))
 
 
 def compare(
@@ -267,6 +275,23 @@ def _say_what_is_there(jobs: Sequence[Job]) -> None:
         folder = there[0].root / there[0].preset.name
         said = f"{len(there)} of {len(jobs)} runs are in {folder} already and are used as they are"
         print(f"{said}; delete the folder to train anew", file=sys.stderr)
+
+
+def with_earlier(path: Path, preset: Preset, searched: Results, results: Results) -> tuple[Results, Results]:
+    """The results of this call and those of earlier ones, on whichever machine, that it does not have itself.
+
+    What a table in ``path`` has counts if it was made with this very preset and in the setting that was chosen now.
+    """
+    earlier = json.loads(path.read_text()) if path.exists() else {"search": [], "results": []}
+    chosen = {r["method"]: (r["strength"], r["weight"]) for r in results}
+    done, tried = {(r["method"], r["seed"]) for r in results}, {r["method"] for r in searched}
+
+    def stays(r: dict[str, Any]) -> bool:
+        fits = r["method"] not in chosen or chosen[r["method"]] == (r["strength"], r["weight"])
+        return _same(r, preset) and (r["method"], r["seed"]) not in done and fits
+
+    kept = [r for r in earlier["search"] if _same(r, preset) and r["method"] not in tried]
+    return [*kept, *searched], [*filter(stays, earlier["results"]), *results]
 
 
 def best_setting(searched: Sequence[dict[str, Any]], method: str) -> tuple[float, float] | None:

@@ -30,6 +30,13 @@ def common(results: Results, methods: Sequence[str]) -> list[dict[str, Any]]:
     return [r for r in results if r["method"] in methods and r["seed"] in seeds]
 
 
+def made_by(results: Results) -> str:
+    """On which processors and at which commits the rows were made."""
+    made = [r["made"] for r in results if "made" in r]
+    places = sorted({f"{m['cpu']}, {reporting.at_commit(m)}" for m in made})
+    return f"Rows were made on: {'; '.join(places)}." if places else ""
+
+
 PARTS = ("valid", "test", "clean", "train")
 """What a result has the perplexity of: "clean" is the start of the training text, read as the other parts are."""
 

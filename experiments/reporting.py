@@ -40,19 +40,21 @@ Result = TypeVar("Result")
 
 def facts(started: float, **settings: Any) -> dict[str, Any]:
     """What a reader needs in order to trust or to repeat a number: versions, machine, settings, time taken."""
-    blas = sorted({f"{lib['internal_api']} {lib['version']}" for lib in threads.blas()})
+    told = " ".join(["python -m", f"experiments.{Path(sys.argv[0]).stem}", *sys.argv[1:]])
+    return {"command": told, **machine(), "seconds": round(time.time() - started, 1), **settings}
+
+
+def machine() -> dict[str, Any]:
+    """What computes here: the code, the libraries, the processor."""
     return {
-        "command": " ".join(["python -m", f"experiments.{Path(sys.argv[0]).stem}", *sys.argv[1:]]),
         "minadv": minadv.__version__,
         **commit(),
         "python": platform.python_version(),
         "numpy": np.__version__,
         "scipy": scipy.__version__,
-        "blas": blas,
+        "blas": sorted({f"{lib['internal_api']} {lib['version']}" for lib in threads.blas()}),
         "cpu": _cpu(),
         "cores": os.cpu_count(),
-        "seconds": round(time.time() - started, 1),
-        **settings,
     }
 
 

@@ -5,7 +5,9 @@ units on all of the Penn Treebank, hours), ``ptb-fd1`` (one layer of 655 units, 
 ``ptb`` and ``wikitext2``, the paper's sizes, for a GPU and days. Killed, it goes on where it stopped when the same
 command is given again. Writes table3-PRESET.json, .md and .png under experiments/results.
 
-With ``--seeds N``, N seeds are run for none, FD, AdD K=1 and AdD reselect, and one for the others.
+It can be made in pieces, on several machines: ``--methods`` names the rows of a call, and rows of other methods and
+seeds that are in OUT's table already, made with the very same preset, stay. With ``--seeds N``, N seeds are run for
+none, FD, AdD K=1 and AdD reselect, and one for the others.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments import language_report, reporting
-from experiments.language_comparison import METHODS, REPEATED, Preset, compare
+from experiments.language_comparison import METHODS, REPEATED, Preset, compare, with_earlier
 from minadv.commands import language_settings
 from minadv.commands.numbers import folder, positive
 from minadv.models.language_noise import PARTS
@@ -129,10 +131,13 @@ def main(argv: Sequence[str] | None = None) -> None:
         **reporting.facts(started, seeds=seeds, preset=asdict(preset)),
         "command": reporting.command("table3", argv),
     }
-    text = f"{language_report.table(preset, results, methods)}\n\n{language_report.verdict(preset, results, methods)}\n"
     name = f"table3-{preset.name}"
+    path = args.out / f"{name}.json"
+    searched, results = with_earlier(path, preset, searched, results)
+    methods = [method for method in METHODS if any(r["method"] == method for r in results)]
+    text = f"{language_report.table(preset, results, methods)}\n\n{language_report.verdict(preset, results, methods)}\n"
     paths = [
-        reporting.write_json(args.out / f"{name}.json", {"facts": about, "search": searched, "results": results}),
+        reporting.write_json(path, {"facts": about, "search": searched, "results": results}),
         reporting.write(args.out / f"{name}.md", heading(preset, results, about) + text + f"\n{PAPER}"),
         reporting.save_figure(language_report.figure(preset, results, methods), args.out / f"{name}.png"),
     ]
@@ -161,6 +166,7 @@ EL's passes differ in the mask alone, AdD's also drop words apart. Perplexity of
 validation, the state carried over the whole text, without noise; of the training text its beginning, as many words as
 there are to validate on. "Noisy" is the training loss of the last epoch, under dropout. `{about["command"]}`, last
 part {about["seconds"]} s on {about["cores"]} cores ({about["cpu"]}), NumPy {about["numpy"]}.
+{language_report.made_by(results)}
 
 """
 

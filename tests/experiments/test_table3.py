@@ -1,7 +1,7 @@
 """Table 3 in miniature: language models searched, trained, resumed, tuned, told."""
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -297,6 +297,37 @@ def test_main(tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch, capsys
     assert table3.PAPER in written
     assert (tmp_path / "table3-pydoc.png").read_bytes().startswith(b"\x89PNG")
     assert "written:" in capsys.readouterr().out
+
+
+def test_made_in_pieces(tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of other methods stay, though their runs are gone; those of another preset or setting do not."""
+    preset = replace(SMALL, name="pydoc", search=False, epochs=0.3)
+    monkeypatch.setitem(table3.PRESETS, "pydoc", preset)
+
+    def call(runs: str, *methods: str) -> tuple[list[tuple[str, int]], str]:
+        options = ["--data-dir", text, "--runs", str(tmp_path / runs), "--out", str(tmp_path)]
+        table3.main(["--preset", "pydoc", "--methods", *methods, *options])
+        data = json.loads((tmp_path / "table3-pydoc.json").read_text())
+        return [(r["method"], r["seed"]) for r in data["results"]], (tmp_path / "table3-pydoc.md").read_text()
+
+    call("here", "VD", "FD")
+    rows, written = call("there", "none", "FD")
+    assert sorted(rows) == [("FD", 0), ("VD", 0), ("none", 0)]
+    shown = [line.split("|")[1].strip() for line in written.splitlines() if line.startswith("| ")]
+    assert shown[1:4] == ["none", "VD", "FD"]  # in the table's own order
+    assert "Rows were made on: " in written
+    monkeypatch.setitem(table3.PRESETS, "pydoc", replace(preset, lr=1.0))
+    assert call("anew", "EL")[0] == [("EL", 0)]
+
+
+def test_an_earlier_row_in_another_setting_goes(tmp_path: Path) -> None:
+    preset = json.loads(json.dumps(asdict(SMALL)))
+    found = [result("FD", seed, 100.0, strength=s, preset=preset) for seed, s in ((0, 0.1), (1, 0.1), (2, 0.2))]
+    path = reporting.write_json(tmp_path / "table.json", {"search": [*found[:1]], "results": found})
+    now = result("FD", 0, 99.0, strength=0.1, preset=preset)
+    searched, results = language_comparison.with_earlier(path, SMALL, [], [now])
+    assert (searched, results) == (json.loads(json.dumps(found[:1])), [json.loads(json.dumps(found[1])), now])
+    assert language_comparison.with_earlier(path, SMALL, [now], [])[0] == [now]
 
 
 def test_figure(tmp_path: Path) -> None:
