@@ -16,7 +16,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.sparse
 
 from minadv import layers
 from minadv.backend import Array, namespace
@@ -101,6 +100,8 @@ def sum_by_word(words: Array, rows: Array, n_words: int, weights: Array | None =
     if xp is not np:
         like = xp.empty((n_words, rows.shape[1]), rows.dtype)
         return layers.embedding_backward(like, flat, rows if weights is None else rows * weights[:, None])
+    import scipy.sparse  # only now: 25 MB that a process without words has no use for
+
     entries = np.ones(flat.size, rows.dtype) if weights is None else weights
     places = scipy.sparse.csc_matrix((entries, flat, np.arange(flat.size + 1)), shape=(n_words, flat.size))
     total: Array = places @ rows

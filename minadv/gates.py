@@ -37,8 +37,8 @@ def rnn_step_backward(h: Array, dh: Array, *, dz: Array) -> None:
     xp.multiply(dz, dh, out=dz)
 
 
-def lstm_step(z: Array, c_prev: Array, *, a: Array, c: Array, tanh_c: Array, h: Array) -> None:
-    r"""From the pre-activations ``z (4, H, B)`` the gates ``a``, i, f, g, o, and ``c``, ``tanh_c``, ``h``.
+def lstm_step(z: Array, c_prev: Array, *, a: Array, c: Array, h: Array) -> None:
+    r"""From the pre-activations ``z (4, H, B)`` the gates ``a``, i, f, g, o, and ``c`` and ``h``.
 
     Those of the logistic gates come halved: :math:`\sigma(z) = \tfrac12 + \tfrac12 \tanh(z/2)`. ``z`` may be ``a``.
 
@@ -51,37 +51,40 @@ def lstm_step(z: Array, c_prev: Array, *, a: Array, c: Array, tanh_c: Array, h: 
         xp.multiply(logistic, 0.5, out=logistic)
         xp.add(logistic, 0.5, out=logistic)
     xp.multiply(f, c_prev, out=c)
-    xp.multiply(i, g, out=h)  # h is free until the last line
+    xp.multiply(i, g, out=h)  # h is free until its own lines
     xp.add(c, h, out=c)
-    xp.tanh(c, out=tanh_c)
-    xp.multiply(o, tanh_c, out=h)
+    xp.tanh(c, out=h)
+    xp.multiply(o, h, out=h)
 
 
-def lstm_step_backward(a: Array, c_prev: Array, tanh_c: Array, dh: Array, *, dc: Array, dz: Array, free: Array) -> None:
+def lstm_step_backward(
+    a: Array, c_prev: Array, c: Array, h: Array, dh: Array, *, dc: Array, dz: Array, free: Array
+) -> None:
     r"""From ``dh`` and the ``dc`` that comes from the next step: ``dz (4, H, B)``, and ``dc`` of the previous step.
 
     ``dc`` is updated in place from :math:`\partial L/\partial c_t` (through :math:`c_{t+1}` only) to
     :math:`\partial L/\partial c_{t-1}`; ``dz`` is the gradient of the pre-activations as the equations have them, not
-    halved. ``free (H, B)`` is overwritten.
+    halved. ``free (H, B)`` is overwritten. :math:`\tanh c` is computed again, so that no step has to keep it; where o
+    comes in, :math:`o (1 - o) \tanh c = (1 - o)\, h`.
     """
     xp = namespace(a)
     i, f, g, o = a
     di, df, dg, do = dz
-    xp.multiply(tanh_c, tanh_c, out=free)
+    xp.tanh(c, out=free)
+    xp.multiply(free, free, out=free)
     xp.subtract(1, free, out=free)
     xp.multiply(free, o, out=free)
     xp.multiply(free, dh, out=free)
     dc += free  # through h_t
     xp.subtract(1, a, out=dz)
     dz[:2] *= a[:2]  # the slope of a logistic gate, a (1 - a)
-    do *= o
+    do *= h
+    do *= dh
     xp.add(g, 1, out=free)
     dg *= free  # of tanh, (1 - g)(1 + g)
     di *= g
     df *= c_prev
     dg *= i
-    do *= tanh_c
-    do *= dh
     dz[:3] *= dc
     dc *= f
 

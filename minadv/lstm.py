@@ -64,7 +64,6 @@ class Cache:
     hs: Array  # (T+1, H, B)
     c: Array  # (T+1, H, B)
     a: Array  # (T, 4, H, B), the gates i, f, g, o after their activation
-    tanh_c: Array  # (T, H, B)
     m: Array | None  # (B, H)
     valid: Array | None  # (T, B)
     padded: Any  # (T,) on the host, where some example has ended; None without valid
@@ -118,7 +117,7 @@ def forward(
     ``x (T, B, I)``; ``m (B, H)``, all ones if None; ``valid (T, B)`` is False on padding, over which h and c are
     carried unchanged (``x`` must be finite there). Returns ``h (T, B, H)``, the last state and the cache.
 
-    Cost: T products of (4H, H) by (H, B) and of (4H, I) by (I, B). Keeps about 7 TBH numbers for backward.
+    Cost: T products of (4H, H) by (H, B) and of (4H, I) by (I, B). Keeps about 6 TBH numbers for backward.
     """
     return forward_together(params, [Inputs(x, state, m, valid)], work=work)[0]
 
@@ -158,7 +157,7 @@ def forward_together(
             h, c, a_t, z_t = cache.hs, cache.c, cache.a[t - 1], z[:, :, n]
             if xW is not None:
                 z_t = xp.add(xW[n][t - 1], z_t, out=a_t)
-            gates.lstm_step(z_t, c[t - 1], a=a_t, c=c[t], tanh_c=cache.tanh_c[t - 1], h=h[t])  # Eq. 1
+            gates.lstm_step(z_t, c[t - 1], a=a_t, c=c[t], h=h[t])  # Eq. 1
             if cache.valid is not None and cache.padded[t - 1]:
                 h[t] = xp.where(cache.valid[t - 1], h[t], h[t - 1])
                 c[t] = xp.where(cache.valid[t - 1], c[t], c[t - 1])
@@ -172,9 +171,9 @@ def _start(given: Inputs, H: int, work: Workspace | None) -> Cache:
     h, c = slot.take("h", (T + 1, H, B), x), slot.take("c", (T + 1, H, B), x)
     h[0] = 0 if state is None else state.h.T
     c[0] = 0 if state is None else state.c.T
-    a, tanh_c = slot.take("a", (T, 4, H, B), x), slot.take("tanh_c", (T, H, B), x)
+    a = slot.take("a", (T, 4, H, B), x)
     padded = None if given.valid is None else to_host(~given.valid.all(axis=1))
-    return Cache(x, h, c, a, tanh_c, given.m, given.valid, padded, slot, slot.ticket)
+    return Cache(x, h, c, a, given.m, given.valid, padded, slot, slot.ticket)
 
 
 def _project(packed: Packed, caches: Sequence[Cache]) -> list[Array] | None:
@@ -267,7 +266,7 @@ def backward_together(
             way.hold_back(t)
             dz_n = dz[:, :, 0] if P == 1 else dz_one
             gates.lstm_step_backward(
-                cache.a[t - 1], cache.c[t - 1], cache.tanh_c[t - 1], way.dh, dc=way.dc, dz=dz_n, free=free
+                cache.a[t - 1], cache.c[t - 1], cache.c[t], cache.hs[t], way.dh, dc=way.dc, dz=dz_n, free=free
             )
             if P > 1:
                 dz[:, :, n] = dz_one

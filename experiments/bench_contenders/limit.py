@@ -42,13 +42,13 @@ class Limit:
         self.UW, self.U = np.concatenate([U, W] if self.beside else [U]), U
         rng = np.random.default_rng(0)
         h, a = (rng.standard_normal((T, n, size)).astype(like) for size in (width, 4 * H))  # a: the gates, then dz
-        z, dh, tanh_c = np.empty((n, 4 * H), like), np.empty((n, H), like), np.empty((T, n, H), like)
+        z, dh = np.empty((n, 4 * H), like), np.empty((n, H), like)
         if form != "rows":
             self.UW, self.U = np.ascontiguousarray(self.UW.T), np.ascontiguousarray(U)
-            h, a, z, dh, tanh_c = (np.ascontiguousarray(np.swapaxes(v, -1, -2)) for v in (h, a, z, dh, tanh_c))
+            h, a, z, dh = (np.ascontiguousarray(np.swapaxes(v, -1, -2)) for v in (h, a, z, dh))
         if form == "gates":
             self.UW = self.UW.reshape(4, H, width)
-        self.h, self.a, self.z, self.dh, self.tanh_c = h, a, z, dh, tanh_c
+        self.h, self.a, self.z, self.dh = h, a, z, dh
         self.dU, self.dW = np.empty((width, 4 * H), like), np.empty((I, 4 * H), like)
 
     def outcome(self, K: int, given: Given = None) -> Outcome:
@@ -92,7 +92,7 @@ class Limit:
                 np.matmul(self.UW, h, out=z.reshape(*self.UW.shape[:-1], -1))
             np.tanh(z, out=self._some(self.a[t], passes))
             c = h[:, : self.H] if self.form == "rows" else h[: self.H]
-            np.tanh(c, out=self._some(self.tanh_c[t], passes))
+            np.tanh(c, out=self._some(self.dh, passes))
 
     def backward(self, passes: int) -> None:
         dh = self._some(self.dh, passes)
