@@ -30,6 +30,7 @@ from experiments.bench_contenders.problem import Size
 from experiments.bench_contenders.processes import call
 from experiments.bench_contenders.registry import FAMILIES, OURS, Family
 from experiments.bench_speed import measure_memory, race, say
+from minadv.commands.parsing import Parser
 
 SIZES = {
     "S": Size("S", T=784, B=100, I=1, H=100, delta=0.03),
@@ -95,7 +96,7 @@ def facts(started: float, load: float, arguments: Sequence[str], **settings: Any
 
 def main(argv: Sequence[str] | None = None) -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m experiments.bench",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -7,7 +7,6 @@ MNIST's idx files. Writes bench_images.json and .md under experiments/results.
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 import time
@@ -23,6 +22,7 @@ from experiments.bench_contenders import memory
 from experiments.bench_contenders.processes import call
 from experiments.comparison import METHODS, Preset
 from minadv.commands.numbers import positive
+from minadv.commands.parsing import Parser
 from minadv.models.classifier import Classifier
 from minadv.training import folders
 from minadv.training.clip import Clip
@@ -87,7 +87,7 @@ start, NumPy {about["numpy"]}, {", ".join(about["blas"])}.
 @reporting.one_line_errors
 def main(argv: Sequence[str] | None = None) -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m experiments.bench_images", description=__doc__)
+    parser = Parser(prog="python -m experiments.bench_images", description=__doc__)
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS), help="(default: all)")
     parser.add_argument("--rounds", type=positive, default=5, help="steps that are timed (default 5)")
     parser.add_argument("--data-dir", help="folder of MNIST's idx files (default: MINADV_DATA, then the cache)")

@@ -27,6 +27,7 @@ import numpy as np
 from experiments import reporting
 from experiments.bench_language_steps import METHODS, RIVALS, SIZES, measure
 from minadv.commands.numbers import positive
+from minadv.commands.parsing import Parser
 
 LIMIT = 3.0  # GiB, for a step at the paper's size
 
@@ -92,7 +93,7 @@ def verdict(results: dict[str, Any]) -> str:
 @reporting.one_line_errors
 def main(argv: Sequence[str] | None = None) -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m experiments.bench_language", description=__doc__)
+    parser = Parser(prog="python -m experiments.bench_language", description=__doc__)
     parser.add_argument("--sizes", nargs="+", choices=list(SIZES), default=list(SIZES), help="(default all)")
     parser.add_argument("--methods", nargs="+", choices=list(METHODS), default=list(METHODS), help="(default all)")
     parser.add_argument("--rounds", type=positive, default=5, help="steps that are timed (default 5)")

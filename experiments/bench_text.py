@@ -8,7 +8,6 @@ Writes bench_text.json and .md under experiments/results; other rows that are th
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
@@ -27,6 +26,7 @@ from experiments.text_jobs import Preset
 from experiments.text_methods import METHODS, Setting, regularizer
 from minadv import threads
 from minadv.commands.numbers import positive
+from minadv.commands.parsing import Parser
 from minadv.commands.text_settings import corpus_of
 from minadv.data.buckets import LIMIT, Buckets, density
 from minadv.data.documents import Corpus
@@ -169,7 +169,7 @@ start, NumPy {about["numpy"]}, {", ".join(about["blas"])}.
 def main(argv: Sequence[str] | None = None) -> None:
     """The command line."""
     rows = [PRETRAINING, *METHODS]
-    parser = argparse.ArgumentParser(prog="python -m experiments.bench_text", description=__doc__)
+    parser = Parser(prog="python -m experiments.bench_text", description=__doc__)
     parser.add_argument("--preset", choices=table2.PRESETS, default="imdb-small", help="sizes (default imdb-small)")
     parser.add_argument("--rows", nargs="+", choices=rows, default=rows, metavar="ROW", help="which (default: all)")
     parser.add_argument("--rounds", type=positive, default=8, help="steps that are timed (default 8)")

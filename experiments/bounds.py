@@ -12,7 +12,6 @@ It writes bounds.json, .md and .png under experiments/results.
 
 from __future__ import annotations
 
-import argparse
 import os
 import time
 import warnings
@@ -28,6 +27,7 @@ from minadv import bounds, distances, layers, masks
 from minadv.adversary import find_adversary
 from minadv.backend import Array
 from minadv.commands.numbers import positive
+from minadv.commands.parsing import Parser
 from minadv.counterexamples import kl_counterexample
 from minadv.models.classifier import Batch, Classifier, Params
 from minadv.regularizers import EL, FD, VD, AdD, Plain, Regularizer
@@ -219,7 +219,7 @@ def _at(result: Any, path: Sequence[str]) -> float:
 @one_voice()
 def main(argv: Sequence[str] | None = None) -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m experiments.bounds", description=__doc__)
+    parser = Parser(prog="python -m experiments.bounds", description=__doc__)
     parser.add_argument("--seeds", type=positive, default=5, help="networks for each method (default 5)")
     parser.add_argument("--examples", type=positive, default=100, help="test examples (default 100)")
     parser.add_argument("--bases", type=positive, default=50, help="random base masks for Remark 1 (default 50)")

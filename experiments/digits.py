@@ -8,7 +8,6 @@ paper's Table 1 with the paths of its figures. One seed shows how it works, not 
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -17,6 +16,7 @@ from pathlib import Path
 from experiments import comparison, comparison_report, reporting
 from experiments.comparison import METHODS, Preset
 from minadv.commands.numbers import positive
+from minadv.commands.parsing import Parser
 from minadv.training.world import one_voice
 
 PRESET = Preset("digits-rows", "digits", "row", 1, 100, 30, 1, search=False, about="8 x 8 digits row by row, T = 8")
@@ -26,7 +26,7 @@ PRESET = Preset("digits-rows", "digits", "row", 1, 100, 30, 1, search=False, abo
 @reporting.one_line_errors
 def main(argv: Sequence[str] | None = None) -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m experiments.digits", description=__doc__)
+    parser = Parser(prog="python -m experiments.digits", description=__doc__)
     parser.add_argument("--seeds", type=positive, default=1, help="networks for each method (default 1)")
     reporting.add_device(parser)
     parser.add_argument("--runs", type=Path, default=Path("runs/digits"), help="folder of the runs (runs/digits)")
@@ -37,6 +37,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         PRESET, methods=METHODS, seeds=args.seeds, root=args.runs, data_dir=None, **reporting.place(args)
     )
     about = reporting.facts(started, seeds=args.seeds, preset=asdict(PRESET))
+    about["command"] = reporting.command("digits", argv)
     table = comparison_report.table(PRESET, results, METHODS)
     text = f"{table}\n\n{comparison_report.verdict(PRESET, results, METHODS)}\n"
     paths = [

@@ -11,7 +11,6 @@ here are smaller and stand in the results.
 
 from __future__ import annotations
 
-import argparse
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -28,6 +27,7 @@ from minadv import masks
 from minadv.adversary import find_adversary
 from minadv.backend import Array, to_device
 from minadv.commands.numbers import positive
+from minadv.commands.parsing import Parser
 from minadv.data.batches import take
 from minadv.data.images import Split
 from minadv.models.classifier import Batch, Classifier
@@ -169,7 +169,7 @@ def figure(results: Sequence[dict[str, Any]]) -> Any:
 @reporting.one_line_errors
 def main(argv: Sequence[str] | None = None) -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m experiments.figure3", description=__doc__)
+    parser = Parser(prog="python -m experiments.figure3", description=__doc__)
     parser.add_argument("--preset", choices=PRESETS, default="digits", help="size, as in table1 (default digits)")
     parser.add_argument("--order", choices=("s", "p"), default="s", help="scanline or permuted (default s)")
     parser.add_argument("--draws", type=positive, default=100, help="masks of each kind (the paper: 500; default 100)")
@@ -190,8 +190,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         tasks.append(Figure3(job, args.draws, args.images))
     results = reporting.run_all(examine, tasks, workers=where["workers"], title="networks")
     about = reporting.facts(started, preset=asdict(preset), order=args.order, draws=args.draws)
+    about["command"] = reporting.command("figure3", argv)
     text = table(results) + "\n"
-    name = f"figure3-{preset.name}"
+    name = f"figure3-{preset.name}" + "-permuted" * (args.order == "p")
     paths = [
         reporting.write_json(args.out / f"{name}.json", {"facts": about, "results": results}),
         reporting.write(args.out / f"{name}.md", heading(about, preset.about, results) + text),

@@ -8,13 +8,15 @@ import inspect
 import json
 import os
 import platform
+import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -31,7 +33,7 @@ from minadv.training import world
 from minadv.training.checkpoints import CheckpointError
 from minadv.training.folders import RunError
 from minadv.training.log import LogError
-from minadv.training.loop import TrainingError
+from minadv.training.loop import Interrupted, TrainingError
 
 RESULTS = Path(__file__).parent / "results"
 Task = TypeVar("Task")
@@ -102,6 +104,8 @@ def one_line_errors(main: Callable[..., None]) -> Callable[..., None]:
             _stop(f"{name}: {error}", 2)
         except TrainingError as error:
             _stop(f"{name}: {error}", 1)
+        except (KeyboardInterrupt, Interrupted):
+            _stop(f"\n{name}: stopped; give the same command again to go on", 130)
 
     return guarded
 
@@ -211,14 +215,33 @@ def run_all(work: Callable[[Task], Result], tasks: Sequence[Task], *, workers: i
             return [work(task) for task in tqdm(tasks, **bar)]
     results: dict[int, Result] = {}
     with _one_thread_each(), ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        futures = {pool.submit(work, task): n for n, task in enumerate(tasks)}
+        with _ctrl_c_ignored():
+            futures = {pool.submit(work, task): n for n, task in enumerate(tasks)}
         try:
             for future in tqdm(as_completed(futures), **bar):
                 results[futures[future]] = future.result()
+        except KeyboardInterrupt:  # runs may be killed at any moment
+            for process in active_children():
+                process.terminate()
+            pool.shutdown(cancel_futures=True)
+            raise
         except BaseException:  # one that fails is said at once, not when all the others are done
             pool.shutdown(cancel_futures=True)
             raise
     return [results[n] for n in range(len(tasks))]
+
+
+@contextmanager
+def _ctrl_c_ignored() -> Iterator[None]:
+    """Within it, processes that are started do not hear Ctrl-C, which is for this one."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager

@@ -27,6 +27,7 @@ from experiments import reporting
 from experiments.scaling_model import Cluster, Gpu, Network, Size, fit_compute, fit_network, forecast
 from minadv import threads
 from minadv.commands.numbers import positive
+from minadv.commands.parsing import Parser
 from minadv.models.classifier import Batch, Classifier
 from minadv.models.language import LanguageModel, TokenBatch
 from minadv.models.text import TextBatch, TextClassifier
@@ -226,7 +227,7 @@ def start_ranks(n: int, args: argparse.Namespace) -> dict[str, Any]:
 def main(argv: Sequence[str] | None = None) -> None:
     """The command line."""
     names = [size.name for size in SIZES]
-    parser = argparse.ArgumentParser(prog="python -m experiments.scaling", description=__doc__)
+    parser = Parser(prog="python -m experiments.scaling", description=__doc__)
     parser.add_argument("--sizes", nargs="+", choices=names, default=names, help="which of the sizes (default: all)")
     parser.add_argument("--repeats", type=positive, default=5, help="steps timed at each point (default 5)")
     parser.add_argument(

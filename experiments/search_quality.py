@@ -7,7 +7,6 @@ writes search_quality.json, .md and .png under experiments/results.
 
 from __future__ import annotations
 
-import argparse
 import os
 import time
 from collections.abc import Sequence
@@ -23,6 +22,7 @@ from minadv import bounds, distances, masks
 from minadv.adversary import find_adversary
 from minadv.backend import Array
 from minadv.commands.numbers import positive
+from minadv.commands.parsing import Parser
 from minadv.models.classifier import Batch, Classifier, Params
 from minadv.training.streams import stream
 from minadv.training.world import one_voice
@@ -173,7 +173,7 @@ def verdict(results: Sequence[dict[str, Any]]) -> str:
 @one_voice()
 def main(argv: Sequence[str] | None = None) -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m experiments.search_quality", description=__doc__)
+    parser = Parser(prog="python -m experiments.search_quality", description=__doc__)
     parser.add_argument("--seeds", type=positive, default=3, help="networks of each kind (default 3)")
     parser.add_argument("--quick", action="store_true", help="the small networks only")
     parser.add_argument(

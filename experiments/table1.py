@@ -2,12 +2,12 @@ r"""Table 1: sequential images, every method, several seeds.
 
 ``python -m experiments.table1 --preset digits`` (10 seeds, pixel by pixel), ``mnist-rows``, ``mnist-pooled``, or
 ``paper``, the real sizes, for a GPU and days. Killed, it goes on where it stopped when the same command is given again.
-Writes table1-PRESET.json, .md and .png under experiments/results.
+Writes table1-PRESET.json, .md and .png under experiments/results; with other methods or seeds than the preset's, beside
+the runs instead.
 """
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -17,6 +17,7 @@ from typing import Any
 from experiments import comparison, comparison_report, reporting
 from experiments.comparison import METHODS, Preset
 from minadv.commands.numbers import positive
+from minadv.commands.parsing import Parser
 from minadv.training.world import one_voice
 
 PRESETS = {
@@ -46,30 +47,33 @@ PRESETS = {
 @reporting.one_line_errors
 def main(argv: Sequence[str] | None = None) -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m experiments.table1", description=__doc__)
+    parser = Parser(prog="python -m experiments.table1", description=__doc__)
     parser.add_argument("--preset", choices=PRESETS, default="digits", help="size (default digits)")
     parser.add_argument("--seeds", type=positive, help="networks for each method (default: the preset's)")
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS), help="(default: all)")
     parser.add_argument("--data-dir", help="folder of MNIST's idx files")
     reporting.add_device(parser)
     parser.add_argument("--runs", type=Path, default=Path("runs/table1"), help="folder of the runs (runs/table1)")
-    parser.add_argument("--out", type=Path, default=reporting.RESULTS, help="folder for the results")
+    parser.add_argument("--out", type=Path, help="folder for the results (default: see above)")
     args = parser.parse_args(argv)
     preset = PRESETS[args.preset]
     seeds = args.seeds or preset.seeds
+    whole = seeds == preset.seeds and list(args.methods) == list(METHODS)
+    out = args.out or (reporting.RESULTS if whole else args.runs)
     started = time.time()
     searched, results = comparison.compare(
         preset, methods=args.methods, seeds=seeds, root=args.runs, data_dir=args.data_dir, **reporting.place(args)
     )
     about = reporting.facts(started, seeds=seeds, preset=asdict(preset))
+    about["command"] = reporting.command("table1", argv)
     table = comparison_report.table(preset, results, args.methods)
     text = f"{table}\n\n{comparison_report.verdict(preset, results, args.methods)}\n"
     name = f"table1-{preset.name}"
     data = {"facts": about, "search": searched, "results": results}
     paths = [
-        reporting.write_json(args.out / f"{name}.json", data),
-        reporting.write(args.out / f"{name}.md", heading(preset, seeds, about, [*searched, *results]) + text),
-        reporting.save_figure(comparison_report.figure(preset, results, args.methods), args.out / f"{name}.png"),
+        reporting.write_json(out / f"{name}.json", data),
+        reporting.write(out / f"{name}.md", heading(preset, seeds, about, [*searched, *results]) + text),
+        reporting.save_figure(comparison_report.figure(preset, results, args.methods), out / f"{name}.png"),
     ]
     print(text)
     print("written:", *paths, sep="\n  ")
@@ -78,13 +82,14 @@ def main(argv: Sequence[str] | None = None) -> None:
 def heading(preset: Preset, seeds: int, about: dict[str, Any], runs: Sequence[dict[str, Any]]) -> str:
     """What the numbers are."""
     short = f", {preset.search_epochs:g} epochs" if preset.search_epochs else ""
+    several = f"""mean ± standard deviation over {seeds} seeds; P values of a
+paired Wilcoxon test, not corrected for the number of tests"""
     return f"""# Table 1, {preset.name}
 
 {preset.about}; s: scanline order, p: one fixed permutation of the pixels. LSTM of {preset.n_hidden} units,
 {preset.epochs:g} epochs, batches of {preset.batch}, {preset.optimizer} at {preset.lr:g}; strength (p of VD and FD, δ of
 AdD) and weight (VD has none) chosen on validation data from four settings a method (one seed{short}; `none` has nothing
-to choose). Test error of the weights of the last step, mean ± standard deviation over {seeds} seed(s); P values of a
-paired Wilcoxon test, not corrected for the number of tests.
+to choose). Test error of the weights of the last step, {several if seeds > 1 else "one seed"}.
 `{about["command"]}` at {reporting.at_commit(about)}, {reporting.core_time(runs)} in {len(runs)} runs, the last part of
 the command {about["seconds"]} s on {about["cores"]} cores ({about["cpu"]}), NumPy {about["numpy"]}.
 

@@ -8,7 +8,6 @@ table2-PRESET.json, .md and .png under experiments/results.
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 import time
@@ -24,6 +23,7 @@ from experiments.text_methods import METHODS
 from minadv.backend import choose_device
 from minadv.commands import text_settings
 from minadv.commands.numbers import positive
+from minadv.commands.parsing import Parser
 from minadv.commands.text_settings import corpus_of
 
 
@@ -99,7 +99,7 @@ PRESETS = {
 @reporting.one_line_errors
 def main(argv: Sequence[str] | None = None) -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m experiments.table2", description=__doc__)
+    parser = Parser(prog="python -m experiments.table2", description=__doc__)
     parser.add_argument("--preset", choices=PRESETS, default="docstrings", help="size (default docstrings)")
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS), help="rows (default: all)")
     parser.add_argument("--seeds", type=positive, help="networks for each of these methods (default: the preset's)")

@@ -12,7 +12,6 @@ none, FD, AdD K=1 and AdD reselect, and one for the others.
 
 from __future__ import annotations
 
-import argparse
 import os
 import time
 from collections.abc import Sequence
@@ -24,6 +23,7 @@ from experiments import language_report, reporting
 from experiments.language_comparison import METHODS, REPEATED, Preset, compare, with_earlier
 from minadv.commands import language_settings
 from minadv.commands.numbers import folder, positive
+from minadv.commands.parsing import Parser
 from minadv.models.language_noise import PARTS
 from minadv.training.world import one_voice
 
@@ -105,7 +105,7 @@ PAPER = """The paper's Table 3 (AWD-LSTM 1150-1150-400, 750 epochs and fine-tuni
 @reporting.one_line_errors
 def main(argv: Sequence[str] | None = None) -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m experiments.table3", description=__doc__)
+    parser = Parser(prog="python -m experiments.table3", description=__doc__)
     parser.add_argument("--preset", choices=PRESETS, default="pydoc", help="size (default pydoc)")
     parser.add_argument("--seeds", type=positive, help=f"networks for {', '.join(REPEATED)} (default: the preset's)")
     parser.add_argument("--methods", nargs="+", choices=METHODS, help="(default: the preset's)")

@@ -6,18 +6,18 @@ Errors a user can mend are one line on standard error and exit code 2; training 
 from __future__ import annotations
 
 import argparse
-import math
 import os
 import sys
 import warnings
 from collections.abc import Sequence
-from typing import NoReturn, TypeAlias
+from typing import TypeAlias
 
 from minadv import __version__, launch
 from minadv.adversary import SEARCHES
 from minadv.backend import BackendError
 from minadv.commands import doctor, families, inspecting, tasks, training
-from minadv.commands.numbers import folder
+from minadv.commands.numbers import amount, count, folder, positive, zero_or_more
+from minadv.commands.parsing import Help, Parser
 from minadv.distances import DISTANCES
 from minadv.gradcheck import GradientError
 from minadv.masks import SCALES
@@ -33,22 +33,6 @@ TRAINING = ("train", "pretrain", "finetune")
 """The commands that the processes of mpiexec share."""
 
 
-class Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line: the usage of ``train`` alone would fill the screen."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
-
-
-class Help(argparse.HelpFormatter):
-    """Help that ends in the default value where there is one to tell."""
-
-    def _get_help_string(self, action: argparse.Action) -> str | None:
-        nothing = action.default is None or action.default is False or action.default is argparse.SUPPRESS
-        told = nothing or "(default" in (action.help or "")
-        return action.help if told else f"{action.help} (default: %(default)s)"
-
-
 @one_voice()
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code. Under mpiexec every rank does, and rank 0 alone prints."""
@@ -58,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.print_help()
         return 0
     with warnings.catch_warnings():
-        warnings.filterwarnings("default", category=UserWarning)
+        warnings.filterwarnings("once", category=UserWarning)
         warnings.showwarning = _show_warning
         return _run(args)
 
@@ -68,6 +52,9 @@ def _parse(parser: argparse.ArgumentParser, argv: list[str]) -> argparse.Namespa
     place = _task_place(argv) if argv[:1] == ["train"] else None
     family = None if place is None else families.of_task(argv[place])
     if family is None or place is None:
+        if place is not None and argv[place] not in tasks.PRESETS:
+            known = [*tasks.PRESETS, *(name for f in families.all_families() for name in f.TASKS)]
+            parser.error(f"train: {argv[place]!r} is not a task, expected one of {', '.join(known)}")
         return parser.parse_args(argv)
     task = argv[place]
     about = f"train on a task: {family.TASKS[task]}"
@@ -168,23 +155,23 @@ def _train_options(parser: argparse.ArgumentParser) -> None:
     run = parser.add_argument_group("the run")
     run.add_argument("--out", metavar="RUN", help="folder to write (default: runs/TASK-METHOD-seedN)")
     run.add_argument("--resume", metavar="RUN", help="go on with a run that was stopped or killed")
-    run.add_argument("--seed", type=_seed, default=0, metavar="N", help="decides weights, data order and masks")
+    run.add_argument("--seed", type=count, default=0, metavar="N", help="decides weights, data order and masks")
     run.add_argument("--dtype", choices=("float32", "float64"), default="float32", help="type of all numbers")
     run.add_argument("--device", choices=("auto", "cpu", "gpu"), default="auto", help="auto: the GPU if it works")
     run.add_argument(
         "--workers",
-        type=_positive,
+        type=positive,
         metavar="N",
         help="processes that share a batch (default: all cores, if it pays)",
     )
     run.add_argument(
         "--cuda-aware-mpi", action="store_true", help="under mpiexec on GPUs: the MPI library takes their buffers"
     )
-    run.add_argument("--eval-every", type=_positive, metavar="N", help="steps between evaluations (default: an epoch)")
+    run.add_argument("--eval-every", type=positive, metavar="N", help="steps between evaluations (default: an epoch)")
     run.add_argument(
-        "--checkpoint-every", type=_positive, metavar="N", help="steps between checkpoints (default: as evaluations)"
+        "--checkpoint-every", type=positive, metavar="N", help="steps between checkpoints (default: as evaluations)"
     )
-    run.add_argument("--patience", type=_positive, metavar="N", help="stop after N evaluations without a better one")
+    run.add_argument("--patience", type=positive, metavar="N", help="stop after N evaluations without a better one")
     run.add_argument(
         "--track", action=argparse.BooleanOptionalAction, default=True, help="log the mean adversarial mask (Figure 3b)"
     )
@@ -194,13 +181,13 @@ def _train_options(parser: argparse.ArgumentParser) -> None:
         "--data-dir", type=folder, metavar="DIR", help="folder of idx files (default: MINADV_DATA, then the cache)"
     )
     data.add_argument("--rows", action="store_true", help="read images row by row instead of pixel by pixel")
-    data.add_argument("--pool", type=_positive, default=1, metavar="N", help="average N x N pixels: shorter sequences")
+    data.add_argument("--pool", type=positive, default=1, metavar="N", help="average N x N pixels: shorter sequences")
     data.add_argument("--permuted", action="store_true", help="put the pixels in one fixed random order")
 
     model = parser.add_argument_group("model")
     model.add_argument("--cell", choices=CELLS, default="lstm", help="recurrent cell")
-    model.add_argument("--hidden", type=_positive, default=100, metavar="H", help="units a layer")
-    model.add_argument("--layers", type=_positive, default=1, metavar="N", help="recurrent layers")
+    model.add_argument("--hidden", type=positive, default=100, metavar="H", help="units a layer")
+    model.add_argument("--layers", type=positive, default=1, metavar="N", help="recurrent layers")
     model.add_argument("--readout", choices=("clean", "masked"), default="clean", help="what the softmax reads")
     model.add_argument("--remat", action="store_true", help="less memory, one more forward pass a backward pass")
 
@@ -210,31 +197,31 @@ def _train_options(parser: argparse.ArgumentParser) -> None:
         "--p", type=float, default=0.1, help="probability of dropping (vd, el, fd, pi; add with scale inverted)"
     )
     method.add_argument("--delta", type=float, default=0.03, help="share of units that may flip (add)")
-    method.add_argument("--adv-steps", type=_positive, default=1, metavar="K", help="influence maps (add)")
+    method.add_argument("--adv-steps", type=positive, default=1, metavar="K", help="influence maps (add)")
     method.add_argument("--distance", choices=DISTANCES, default="js", help="between the two predictions")
     method.add_argument(
         "--search", choices=SEARCHES, default="greedy", help="how masks are found (add); exact: for small networks"
     )
     method.add_argument(
-        "--max-masks", type=_positive, default=200_000, metavar="N", help="most that exact may run a batch (add)"
+        "--max-masks", type=positive, default=20_000, metavar="N", help="most that exact may run a batch (add)"
     )
     method.add_argument("--rule", choices=("strict", "paper", "authors"), default="strict", help="of flipping (add)")
     method.add_argument("--scale", choices=SCALES, default="none", help="of a binary mask (add); inverted: 1/(1 - p)")
-    method.add_argument("--weight", type=_zero_or_more, default=1.0, help="of the regularizer in the loss")
+    method.add_argument("--weight", type=zero_or_more, default=1.0, help="of the regularizer in the loss")
     method.add_argument(
-        "--ramp-up", type=_zero_or_more, metavar="EPOCHS", help="until that weight is reached (default: the task's)"
+        "--ramp-up", type=zero_or_more, metavar="EPOCHS", help="until that weight is reached (default: the task's)"
     )
 
     steps = parser.add_argument_group("optimisation")
     length = steps.add_mutually_exclusive_group()
-    length.add_argument("--epochs", type=_amount, help="passes over the data (default: the task's)")
-    length.add_argument("--train-steps", type=_positive, metavar="N", help="steps, instead of epochs")
-    steps.add_argument("--batch", type=_positive, default=100, metavar="B", help="sequences a step")
+    length.add_argument("--epochs", type=amount, help="passes over the data (default: the task's)")
+    length.add_argument("--train-steps", type=positive, metavar="N", help="steps, instead of epochs")
+    steps.add_argument("--batch", type=positive, default=100, metavar="B", help="sequences a step")
     steps.add_argument(
         "--optimizer", choices=("adam", "rmsprop", "sgd"), help="rule of the steps (default: the task's)"
     )
-    steps.add_argument("--lr", type=_amount, help="learning rate (default: the task's)")
-    steps.add_argument("--clip", type=_zero_or_more, default=1.0, help="limit of the gradient; 0: none")
+    steps.add_argument("--lr", type=amount, help="learning rate (default: the task's)")
+    steps.add_argument("--clip", type=zero_or_more, default=1.0, help="limit of the gradient; 0: none")
     steps.add_argument("--clip-how", choices=("norm", "value"), default="norm", help="what the limit is of")
 
 
@@ -258,13 +245,13 @@ def _attack(commands: Commands) -> None:
         "own, else 0.03, 0.04 for texts and 0.06 for language models)",
     )
     parser.add_argument(
-        "--budget", type=_seed, nargs="+", metavar="N", help="number of units that may flip, instead of delta"
+        "--budget", type=count, nargs="+", metavar="N", help="number of units that may flip, instead of delta"
     )
     parser.add_argument("--distance", choices=DISTANCES, default="js", help="what the adversary raises")
     parser.add_argument("--scale", choices=("none", "kept"), default="none", help="of the mask")
-    parser.add_argument("--examples", type=_positive, default=1000, metavar="N", help="test sequences")
-    parser.add_argument("--max-masks", type=_positive, default=20_000, metavar="N", help="most that exact may run")
-    parser.add_argument("--seed", type=_seed, default=0, metavar="N", help="of the random starts")
+    parser.add_argument("--examples", type=positive, default=1000, metavar="N", help="test sequences")
+    parser.add_argument("--max-masks", type=positive, default=20_000, metavar="N", help="most that exact may run")
+    parser.add_argument("--seed", type=count, default=0, metavar="N", help="of the random starts")
 
 
 def _predict(commands: Commands) -> None:
@@ -278,7 +265,7 @@ def _predict(commands: Commands) -> None:
         help="images (N, rows, columns); default: the test set. A run of texts reads texts, a line each, from a file "
         "of that name or from standard input",
     )
-    parser.add_argument("--examples", type=_positive, default=20, metavar="N", help="how many of the test set")
+    parser.add_argument("--examples", type=positive, default=20, metavar="N", help="how many of the test set")
 
 
 def _show(commands: Commands) -> None:
@@ -286,7 +273,7 @@ def _show(commands: Commands) -> None:
     parser.set_defaults(work=families.dispatched("show", inspecting.show))
     _of_run(parser)
     parser.add_argument("--out", metavar="DIR", help="folder to write (default: the run's)")
-    parser.add_argument("--examples", type=_positive, default=100, metavar="N", help="test sequences in the map")
+    parser.add_argument("--examples", type=positive, default=100, metavar="N", help="test sequences in the map")
 
 
 def _data(commands: Commands) -> None:
@@ -306,32 +293,6 @@ def _doctor(commands: Commands) -> None:
 def _of_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="folder of the run")
     parser.add_argument("--data-dir", metavar="DIR", help="folder of the data, if it is no longer where it was")
-
-
-def _positive(text: str) -> int:
-    return int(_number(text, int, 1, "a positive whole number"))
-
-
-def _seed(text: str) -> int:
-    return int(_number(text, int, 0, "zero or a positive whole number"))
-
-
-def _zero_or_more(text: str) -> float:
-    return _number(text, float, 0, "zero or a positive number")
-
-
-def _amount(text: str) -> float:
-    return _number(text, float, math.ulp(0), "a positive number")
-
-
-def _number(text: str, kind: type[int] | type[float], least: float, expected: str) -> float:
-    try:
-        value = kind(text)
-    except ValueError:
-        value = math.nan
-    if not least <= value < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is not {expected}")
-    return value
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@ r"""The pictures of a run: learning curves, influence maps, mean adversarial mas
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +31,16 @@ def curves(records: Sequence[dict[str, Any]]) -> Any:
     return figure
 
 
-def influence(trace: Trace, labels: Array) -> Any:
-    """The influence map over units and examples, sorted by class, and the units that the search flipped."""
+def by_site(name: str, sites: Iterable[str]) -> dict[str, str]:
+    """The file of each site's figure; where there is one site only, it has the name to itself."""
+    every = list(sites)
+    return {site: f"{name}.png" if len(every) == 1 else f"{name}-{site}.png" for site in every}
+
+
+def influence(trace: Trace, labels: Array, site: str) -> Any:
+    """The influence map of a site over units and examples, sorted by class, and the units that the search flipped."""
     plt = _pyplot()
     assert trace.im is not None
-    site = next(iter(trace.im))
     order = np.argsort(to_host(labels), kind="stable")
     im = to_host(trace.im[site])[order]
     flipped = (to_host(trace.eps[site]) != to_host(trace.eps0[site]))[order]
@@ -50,10 +55,9 @@ def influence(trace: Trace, labels: Array) -> Any:
     return figure
 
 
-def masks_by_epoch(records: Sequence[dict[str, Any]]) -> Any:
-    """The mean adversarial mask over test examples at each evaluation (Figure 3b): dark units are dropped often."""
+def masks_by_epoch(records: Sequence[dict[str, Any]], site: str) -> Any:
+    """The mean adversarial mask of a site over test examples at each evaluation (Figure 3b); dark: dropped often."""
     plt = _pyplot()
-    site = next(iter(records[0]["valid_mean_mask"]))
     rows = np.array([r["valid_mean_mask"][site] for r in records])
     figure, axis = plt.subplots(figsize=(10, 4))
     first, last = records[0]["epoch"], records[-1]["epoch"]

@@ -173,7 +173,7 @@ def test_predict_what_are_not_images(run: Path, tmp_path: Path, fails: Any) -> N
 
     for shape in ((5, 8, 8), (28, 28), (0, 28, 28), (1, 28, 28, 1)):
         assert "expected (N, 28, 28) (as in mnist)" in said(np.zeros(shape))
-    assert "holds values from 0 to 16, expected bytes (uint8), or numbers from 0 to 1" in said(
+    assert "holds values from 0 to 16, expected bytes from 0 to 255 (uint8) or numbers from 0 to 1" in said(
         np.linspace(0, 16, 784).reshape(1, 28, 28)
     )
     assert "holds values from nan to nan" in said(np.full((1, 28, 28), np.nan))

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from minadv import launch
-from minadv.training.folders import RunError, kind_of, read_config
+from minadv.training.folders import CONFIG, RunError, kind_of, read_config
 from minadv.training.loop import Interrupted
 from minadv.training.workers import WorkerError
 
@@ -71,4 +71,12 @@ def resumable(out: Path | str) -> Iterator[None]:
     try:
         yield
     except (Interrupted, WorkerError) as said:
-        raise type(said)(f"{said}; go on with: {launch.place().command}minadv train --resume {out}") from None
+        raise type(said)(f"{said}; {_how_to_go_on(out)}") from None
+    except KeyboardInterrupt:
+        if not (Path(out) / CONFIG).exists():
+            raise
+        raise Interrupted(f"stopped before the first step of this call; {_how_to_go_on(out)}") from None
+
+
+def _how_to_go_on(out: Path | str) -> str:
+    return f"go on with: {launch.place().command}minadv train --resume {out}"

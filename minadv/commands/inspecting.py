@@ -13,6 +13,7 @@ from minadv import masks
 from minadv.adversary import find_adversary
 from minadv.backend import Array
 from minadv.checks import expect_shape
+from minadv.commands import tasks
 from minadv.data.batches import in_order, take
 from minadv.data.images import Images, Split
 from minadv.data.sequences import from_description, sequences
@@ -35,9 +36,7 @@ def attack(args: argparse.Namespace) -> None:
     run, data = open_run(args)
     delta, budget = asked(args)
     if budget is None:
-        trained_with = run.config["regularizer"].get("delta")
-        own = trained_with if isinstance(trained_with, float) else 0.03
-        budget = masks.budget(own if delta is None else delta, run.model.n_hidden)
+        budget = own_budget(run) if delta is None else masks.budget(delta, run.model.n_hidden)
     if budget > run.model.n_hidden:
         raise ValueError(f"budget is {budget}, expected at most {run.model.n_hidden}, the units of a layer")
     split = Split(data.test.x[: args.examples], data.test.y[: args.examples])
@@ -52,6 +51,12 @@ def attack(args: argparse.Namespace) -> None:
             continue
         right, distance = under_attack(run, split, budget, args, {**options, "max_masks": args.max_masks}, name)
         print(f"{name:14} {100 * right:10.2f} {distance:10.4f}", flush=True)
+
+
+def own_budget(run: runs.Run) -> int:
+    """The flips that a run was trained with; of other methods Figure 3's, a share of 0.03."""
+    trained_with = run.config["regularizer"].get("delta")
+    return masks.budget(trained_with if isinstance(trained_with, float) else 0.03, run.model.n_hidden)
 
 
 def asked(args: argparse.Namespace) -> tuple[float | None, int | None]:
@@ -124,10 +129,11 @@ def _images(path: Path, run: runs.Run) -> Array:
     if not isinstance(images, np.ndarray) or images.dtype.kind not in "uif":
         raise ValueError(f"{path} holds no array of numbers, expected images (N, {side}, {side})")
     expect_shape(str(path), images, ("N", side, side), f"as in {about['images']}")
-    images = images / 255 if images.dtype == np.uint8 else images
+    white = 16 if about["images"] == "digits" else 255
+    span = f"from {images.min():g} to {images.max():g}"
+    images = images / white if images.dtype == np.uint8 else images
     if not (images.min() >= 0 and images.max() <= 1):
-        span = f"from {images.min():g} to {images.max():g}"
-        raise ValueError(f"{path} holds values {span}, expected bytes (uint8), or numbers from 0 to 1")
+        raise ValueError(f"{path} holds values {span}, expected bytes from 0 to {white} (uint8) or numbers from 0 to 1")
     return sequences(images.astype(about["dtype"]), by=about["by"], pool=about["pool"], permute=about["permuted"])
 
 
@@ -138,17 +144,19 @@ def show(args: argparse.Namespace) -> None:
     run, data = open_run(args)
     out = Path(args.out or run.path or ".")
     out.mkdir(parents=True, exist_ok=True)
-    figures = {"curves.png": plots.curves(run.records)}
+    figures = {"curves.png": plots.curves(run.records)} if run.records else {}
     x, y = take(data.test, slice(0, args.examples))
-    budget = min(run.model.n_hidden, max(3, int(0.03 * run.model.n_hidden)))
+    budget = own_budget(run)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         trace = find_adversary(
             run.model, run.params, Batch(x, y), rng=stream(0, "show"), budgets=budget, search="reselect", adv_steps=2
         )
-    figures["influence.png"] = plots.influence(trace, y)
+    for site, name in plots.by_site("influence", trace.eps).items():
+        figures[name] = plots.influence(trace, y, site)
     if run.records and "valid_mean_mask" in run.records[0]:
-        figures["masks.png"] = plots.masks_by_epoch(run.records)
+        for site, name in plots.by_site("masks", trace.eps).items():
+            figures[name] = plots.masks_by_epoch(run.records, site)
     for name, figure in figures.items():
         print(plots.save(figure, out / name))
 
@@ -156,7 +164,4 @@ def show(args: argparse.Namespace) -> None:
 def open_run(args: argparse.Namespace) -> tuple[runs.Run, Images]:
     """A run and its data."""
     run = runs.load(args.run)
-    about = dict(run.config["about"])
-    if args.data_dir is not None:
-        about["data_dir"] = args.data_dir
-    return run, from_description(about)
+    return run, from_description(tasks.moved(run.config["about"], args.data_dir))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from minadv import masks
+from minadv.adversary import PROBING
 from minadv.data import images
 from minadv.models.classifier import Classifier
 from minadv.regularizers import EL, FD, VD, AdD, Pi, Plain, Regularizer
@@ -43,7 +44,7 @@ METHODS = ("none", "vd", "el", "fd", "pi", "add")
 RANDOM, TWO_PASSES = ("vd", "el", "fd", "pi"), ("el", "fd", "pi", "add")
 USES = {
     "p": RANDOM,
-    **dict.fromkeys(("delta", "adv_steps", "search", "rule", "scale"), ("add",)),
+    **dict.fromkeys(("delta", "adv_steps", "search", "max_masks", "rule", "scale"), ("add",)),
     **dict.fromkeys(("distance", "weight", "ramp_up"), TWO_PASSES),
 }
 """Which methods use an option."""
@@ -57,17 +58,25 @@ def uses(args: argparse.Namespace) -> dict[str, tuple[str, ...]]:
 def about_data(args: argparse.Namespace) -> dict[str, Any]:
     """What a run's configuration says of its data."""
     preset = PRESETS[args.task]
-    if preset.images == "digits" and args.data_dir is not None:
-        raise ValueError(f"--data-dir is {args.data_dir}, but {args.task} come with scikit-learn: leave it out")
-    return {
+    about = {
         "task": args.task,
         "images": preset.images,
-        "data_dir": args.data_dir,
+        "data_dir": None,
         "by": "row" if args.rows else "pixel",
         "pool": args.pool,
         "permuted": preset.permuted or args.permuted,
         "dtype": args.dtype,
     }
+    return moved(about, args.data_dir)
+
+
+def moved(about: dict[str, Any], data_dir: str | None) -> dict[str, Any]:
+    """What a configuration says of its data, with the folder that ``--data-dir`` names, if it names one."""
+    if data_dir is None:
+        return about
+    if about.get("images") == "digits":
+        raise ValueError(f"--data-dir is {data_dir}, but digits come with scikit-learn: leave it out")
+    return {**about, "data_dir": data_dir}
 
 
 def model(args: argparse.Namespace, data: images.Images) -> Classifier:
@@ -90,6 +99,10 @@ def regularizer(args: argparse.Namespace) -> Regularizer:
     if args.method in ("fd", "pi"):
         return (FD if args.method == "fd" else Pi)(p=args.p, distance=args.distance)
     masks.budget(args.delta, args.hidden)
+    for name, searches in (("adv_steps", PROBING), ("max_masks", ("exact",))):
+        if args.search not in searches and getattr(args, name) != args.defaults[name]:
+            said = f"--{name.replace('_', '-')} {getattr(args, name)}: --search {args.search} has no use for it"
+            raise ValueError(f"{said}, expected one of {', '.join(searches)}")
     return AdD(
         delta=args.delta,
         adv_steps=args.adv_steps,

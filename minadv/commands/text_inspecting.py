@@ -149,8 +149,10 @@ def show(args: argparse.Namespace) -> None:
             adv_steps=2,
         )
     assert batch.targets is not None
-    print(plots.save(plots.curves(run.records), out / "curves.png"))
-    print(plots.save(plots.influence(trace, batch.targets), out / "influence.png"))
+    if run.records:
+        print(plots.save(plots.curves(run.records), out / "curves.png"))
+    for site, name in plots.by_site("influence", trace.eps).items():
+        print(plots.save(plots.influence(trace, batch.targets, site), out / name))
 
 
 def some_of(run: TextRun, n: int, seed: int) -> Documents:

@@ -12,6 +12,7 @@ from minadv.adversary import find_budgets
 from minadv.backend import Device, choose_device
 from minadv.commands import families, tasks
 from minadv.commands.foreign import expect_used
+from minadv.data.batches import Batches
 from minadv.data.sequences import from_description
 from minadv.regularizers import AdD
 from minadv.training import runs
@@ -36,14 +37,14 @@ def train(args: argparse.Namespace) -> None:
     model = tasks.model(args, data)
     if isinstance(regularizer, AdD):
         find_budgets(model, delta=args.delta, search=args.search, max_masks=args.max_masks)  # errors, before any step
-    per_epoch = len(data.train) // min(args.batch, len(data.train))
+    per_epoch = Batches(len(data.train), args.batch, args.seed).per_epoch
     _say(f"{args.task}: {len(data.train):,} training sequences of {data.train.x.shape[1]} steps; writing {out}")
     run = _fit(
         model,
         data,
         regularizer=regularizer,
         recipe=tasks.recipe(args, per_epoch),
-        batch_size=min(args.batch, len(data.train)),
+        batch_size=args.batch,
         seed=args.seed,
         device=device,
         out=out,
@@ -72,9 +73,7 @@ def _resume(path: Path, args: argparse.Namespace) -> None:
     if runs.is_finished(path):
         print(f"{path} is finished: nothing to resume")
         return
-    about = dict(config["about"])
-    if args.data_dir is not None:
-        about["data_dir"] = args.data_dir
+    about = tasks.moved(config["about"], args.data_dir)
     run = _fit(
         build(config["model"], "model"),
         from_description(about),
@@ -126,10 +125,7 @@ def _report(run: runs.Run) -> None:
 def evaluation(args: argparse.Namespace) -> None:
     """The error of a run on its data."""
     run = runs.load(args.run)
-    about = dict(run.config["about"])
-    if args.data_dir is not None:
-        about["data_dir"] = args.data_dir
-    data = from_description(about)
+    data = from_description(tasks.moved(run.config["about"], args.data_dir))
     params = run.last if args.last else run.params
     metrics = evaluate(run.model, params, getattr(data, args.part), batch_size=run.batch_size)
     n = len(getattr(data, args.part))

@@ -8,6 +8,7 @@ only if their checksum is right.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import sys
@@ -143,9 +144,12 @@ def find(name: str, data_dir: str | Path | None = None) -> Path:
 
 
 def get(name: str, data_dir: str | Path | None = None) -> Path:
-    """Download what is missing of the data into the folder of its name, and return that folder."""
+    """Download what is missing of the data into the folder of its name, and return the folder that has it all."""
     expect_choice("name", name, REMOTES)
-    folder = data_root(data_dir) / name
+    root = data_root(data_dir)
+    if not _missing(name, root):
+        return root
+    folder = root / name
     for file in _missing(name, folder):
         _download(name, file, folder)
     return folder
@@ -232,6 +236,8 @@ def _download(name: str, file: str, folder: Path) -> None:
             return
         except (OSError, ValueError) as error:  # no network, no such file, no room; a wrong checksum
             reasons.append(f"{mirror.split('/')[2]}: {_brief(error)}")
+    with contextlib.suppress(OSError):
+        folder.rmdir()  # if nothing else is in it
     raise DataError(
         f"{name} is not in {folder} and cannot be downloaded ({'; '.join(reasons)}): name the folder of its files with "
         f"--data-dir, or set {VARIABLE} to a folder that holds them in {name}/, or download {', '.join(remote.files)} "

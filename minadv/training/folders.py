@@ -7,6 +7,8 @@ back. The doors for users, such as `minadv.training.runs.fit`, make a task and a
 from __future__ import annotations
 
 import json
+import math
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,7 +20,7 @@ from minadv.training import checkpoints, log
 from minadv.training.config import build, describe
 from minadv.training.files import CONFIG as CONFIG
 from minadv.training.files import SealError, flush_directory, seal, temporary_name, unseal, write_whole
-from minadv.training.loop import LOG, Recipe, State, finished, start, train
+from minadv.training.loop import LOG, Recipe, State, finished, start, train, weights
 from minadv.training.mpi import Ranks
 from minadv.training.task import Task
 from minadv.training.teams import Alone, Team
@@ -153,6 +155,16 @@ def restore(path: Path, blank: Blank, recipe: Recipe) -> State:
     return state
 
 
+def best_weights(path: Path | None, recipe: Recipe, state: State) -> Any:
+    """The weights of the best evaluation; before the first one those of the last step, with a warning."""
+    if math.isfinite(state.best_score):
+        return state.best
+    warnings.warn(
+        f"{path or 'the run'} has had no evaluation yet: the weights of step {state.step} are used", stacklevel=2
+    )
+    return weights(recipe, state)
+
+
 def is_finished(path: Path, blank: Blank) -> bool:
     """Whether a run has nothing left to do."""
     recipe = build_recipe(read_config(path)["recipe"])
@@ -179,6 +191,9 @@ def expect_free(path: Path) -> None:
         raise RunError(
             f"{path} is a run already: resume it (minadv train --resume {path} or resume=True), or take another folder"
         )
+    there = next(found for found in (path, *path.absolute().parents) if found.exists())
+    if not there.is_dir():
+        raise RunError(f"{there} is a file: choose a folder for the run that is not below it")
     begun = temporary_name(path / CONFIG)  # all that a kill at the very beginning leaves
     if path.exists() and not (path.is_dir() and all(found == begun for found in path.iterdir())):
         raise RunError(f"{path} is there already and is not a run of minadv: choose another folder")

@@ -153,13 +153,15 @@ def load_language(run: str | Path, corpus: Corpus | None = None) -> LanguageRun:
     """A run from its folder, at its newest sound checkpoint; raises RunError if the corpus is not the run's own."""
     path = Path(run)
     config = read_language(path)
-    state = restore(path, blank(config), build_recipe(config["recipe"]))
+    recipe = build_recipe(config["recipe"])
+    state = restore(path, blank(config), recipe)
     if corpus is not None:
         expect_corpus(config, corpus, str(path))
     words = tuple(config["vocabulary"].split(" "))
     vocabulary = corpus.vocabulary if corpus is not None else Words(words, (0,) * len(words))
     model, records = build(config["model"], "model"), folders.records(path, state.step)
-    return LanguageRun(model, state.best, state.params, config, records, state.step, vocabulary, path, corpus)
+    best = folders.best_weights(path, recipe, state)
+    return LanguageRun(model, best, state.params, config, records, state.step, vocabulary, path, corpus)
 
 
 def open_language(run: str | Path, data_dir: str | None = None) -> LanguageRun:

@@ -31,6 +31,7 @@ from minadv.training.config import build, describe
 from minadv.training.folders import (
     Blank,
     RunError,
+    best_weights,
     build_recipe,
     dtype_of,
     expect_free,
@@ -40,7 +41,7 @@ from minadv.training.folders import (
     run_task,
 )
 from minadv.training.loop import Recipe
-from minadv.training.task import Classify, evaluate
+from minadv.training.task import METRICS, Classify, evaluate
 from minadv.workspace import Workspace, scope
 
 __all__ = ["Run", "RunError", "build_recipe", "expect_free", "fit", "is_finished", "load", "read_config"]
@@ -128,6 +129,8 @@ def fit(
         recipe = Recipe(steps=steps, **options)
     elif options or epochs is not None:
         raise ValueError(f"a recipe was given, and {sorted(options) or 'epochs'} besides: expected one or the other")
+    if recipe.monitor not in METRICS:
+        raise ValueError(f"monitor is {recipe.monitor!r}, expected one of {', '.join(METRICS)}")
     chosen = device if isinstance(device, Device) else choose_device(device)
     placed = data
     if chosen.name == "gpu":
@@ -167,8 +170,10 @@ def load(run: str | Path, data: Images | None = None) -> Run:
     path = Path(run)
     config = read_config(path)
     model = build(config["model"], "model")
-    state = restore(path, blank(config), build_recipe(config["recipe"]))
-    return Run(model, state.best, state.params, config, folders.records(path, state.step), state.step, path, data)
+    recipe = build_recipe(config["recipe"])
+    state = restore(path, blank(config), recipe)
+    best = best_weights(path, recipe, state)
+    return Run(model, best, state.params, config, folders.records(path, state.step), state.step, path, data)
 
 
 def blank(config: dict[str, Any]) -> Blank:

@@ -105,6 +105,9 @@ class Classify:
     def __post_init__(self) -> None:
         stream(self.seed, "init")  # a bad seed or batch size is an error here, before anything is written
         Batches(len(self.data.train), self.batch_size, self.seed)
+        n_in, width = getattr(self.model, "n_in", None), self.data.train.x.shape[2]
+        if n_in not in (None, width):
+            raise ValueError(f"n_in is {n_in}, expected {width}, the inputs a step of the data's sequences (N, T, I)")
 
     @property
     def per_epoch(self) -> int:
@@ -157,6 +160,10 @@ class Classify:
             given: dict[str, Any] = {"rng": stream(self.seed, "track"), "batch_size": self.batch_size, **self.track}
             metrics["mean_mask"] = mean_adversarial_mask(self.model, params, self.data.test, **given)
         return metrics
+
+
+METRICS = ("loss", "error")
+"""What `evaluate` gives, and a recipe may watch."""
 
 
 def evaluate(model: Classifier, params: Any, split: Split, *, batch_size: int = 100) -> dict[str, Any]:

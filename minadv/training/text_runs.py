@@ -118,7 +118,7 @@ def opened(
     """A run as its last state and its configuration have it."""
     vocabulary = vocabulary_of(config)
     model = with_words(build(config["model"], "model"), vocabulary)
-    best, last = to_host(state.best), to_host(weights(recipe, state))
+    best, last = to_host(folders.best_weights(path, recipe, state)), to_host(weights(recipe, state))
     return TextRun(model, best, last, config, records, state.step, vocabulary, tuple(config["classes"]), path, corpus)
 
 

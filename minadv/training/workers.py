@@ -12,7 +12,6 @@ import contextlib
 import mmap
 import os
 import pickle
-import signal
 import socket
 import subprocess
 import sys
@@ -154,6 +153,7 @@ def _start(memory: Shared, part: Part) -> tuple[Connection, subprocess.Popen[byt
         env={**threads.one_thread_each(), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         stdin=subprocess.DEVNULL,
         cwd=Path.cwd(),
+        process_group=0,  # Ctrl-C is for the parent, with which this process ends
     )
     theirs.close()
     return Connection(ours.detach()), process
@@ -184,7 +184,6 @@ def _filled(grads: Any, like: Any) -> Any:
 
 def main() -> None:
     """A worker process; its arguments are the dtype, file descriptors, sizes and part that `Workers` gives it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then ends this process
     dtype = sys.argv[1]
     connection, fd, size, others, index, count = map(int, sys.argv[2:])
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError), threads.blas_threads(1):
