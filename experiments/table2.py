@@ -22,7 +22,7 @@ from experiments.text_jobs import Preset
 from experiments.text_methods import METHODS
 from minadv.backend import choose_device
 from minadv.commands import text_settings
-from minadv.commands.numbers import positive
+from minadv.commands.numbers import folder, positive
 from minadv.commands.parsing import Parser
 from minadv.commands.text_settings import corpus_of
 
@@ -104,7 +104,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS), help="rows (default: all)")
     parser.add_argument("--seeds", type=positive, help="networks for each of these methods (default: the preset's)")
     parser.add_argument("--until", choices=("pretrain", "base", "search", "rows"), default="rows", help="where to stop")
-    parser.add_argument("--data-dir", help="folder of the texts (default: MINADV_DATA, then the cache)")
+    parser.add_argument("--data-dir", type=folder, help="folder of the texts (default: MINADV_DATA, then the cache)")
     parser.add_argument("--device", choices=("auto", "cpu", "gpu"), default="auto", help="auto: the GPU if it works")
     parser.add_argument(
         "--workers", type=positive, default=os.cpu_count(), help="processes (default: all cores; a GPU: 1)"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ import numpy as np
 
 from experiments import reporting
 from experiments.text_methods import Setting, regularizer, weight
+from minadv import threads
 from minadv.backend import Array
 from minadv.commands.text_settings import corpus_of
 from minadv.data.documents import Corpus
@@ -128,7 +130,7 @@ def pretrain(preset: Preset, *, root: Path, data_dir: str | None, device: str, w
     folder = root / preset.name / "lm"
     if (found := found_result(folder, preset)) is not None:
         return found
-    about = about_data(preset, data_dir)
+    about, started = about_data(preset, data_dir), time.monotonic()
     corpus = corpus_of(about)
     run = pretrain_text(
         TextLM(**encoder(preset, corpus), n_candidates=preset.candidates),
@@ -149,6 +151,7 @@ def pretrain(preset: Preset, *, root: Path, data_dir: str | None, device: str, w
     )
     curve = [(r["step"], r["train_loss"], r["valid_perplexity"]) for r in run.records]
     result = {"preset": asdict(preset), "valid": run.evaluate("valid"), "curve": curve, "facts": run.config["corpus"]}
+    result["seconds"] = round((time.monotonic() - started) * (workers or threads.cores()), 1)  # of all cores together
     reporting.write_json(folder / RESULT, result)
     return result
 
@@ -160,6 +163,7 @@ def work(job: Job) -> dict[str, Any]:
     """
     if (found := found_result(job.folder, job.preset)) is not None:
         return found
+    started = time.monotonic()
     with noting_zero_maps(job.folder):
         run = train(job)
     result = {
@@ -177,6 +181,7 @@ def work(job: Job) -> dict[str, Any]:
     if job.part == "final":
         missed = wrong(run)
         result |= {"test": {"error": 100 * float(missed.mean())}, "wrong": np.flatnonzero(missed).tolist()}
+    result["seconds"] = round(time.monotonic() - started, 1)
     reporting.write_json(job.folder / RESULT, result)
     return result
 

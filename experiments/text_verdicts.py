@@ -52,7 +52,7 @@ def paper(preset: Preset, method: str) -> float | None:
 def table(preset: Preset, results: Sequence[dict[str, Any]], bayes: dict[str, Any]) -> str:
     """A row for each method that there are results of, and one for naive Bayes."""
     listed = [m for m in METHODS if errors(results, m)]
-    head = ["method", "test error %", "validation error %", "seeds", "setting", "P against none"]
+    head = ["method", "test error %", "validation error %", "seeds", "setting", "P against none (first seed)"]
     rows = []
     for method in listed:
         mine = [r for r in results if r["method"] == method]
@@ -104,8 +104,11 @@ def compared(results: Sequence[dict[str, Any]], bayes: dict[str, Any], one: str,
     gap = float(np.mean(mine) - np.mean(theirs))
     found = "no difference" if gap == 0 else f"{abs(gap):.2f} points {'lower' if gap < 0 else 'higher'}"
     chance = mcnemar(results, bayes, one, other)
-    clear = "" if chance is None else f" (McNemar P = {chance:.2g}{', not to be told from chance' * (chance > 0.05)})"
-    return f"{one} against {other}: {found}{clear}"
+    if chance is None:
+        return f"{one} against {other}: {found}"
+    first = f"first seed {mine[0] - theirs[0]:+.2f}, " if max(len(mine), len(theirs)) > 1 else ""
+    clear = ", not to be told from chance" * (chance > 0.05)
+    return f"{one} against {other}: {found} ({first}McNemar P = {chance:.2g}{clear})"
 
 
 def verdict(preset: Preset, results: Sequence[dict[str, Any]], bayes: dict[str, Any]) -> str:
@@ -123,7 +126,9 @@ def verdict(preset: Preset, results: Sequence[dict[str, Any]], bayes: dict[str, 
             lines[-1] += f" {why_not(results)}"
         better = [m for m in listed if means[m] < means["none"]]
         rest = [m for m in listed if m not in better and m != "none"]
-        lines.append(f"- Lower than none: {', '.join(better) or 'no method'}; not lower: {', '.join(rest) or 'none'}.")
+        lines.append(
+            f"- Lower than none: {', '.join(better) or 'no method'}; not lower: {', '.join(rest) or 'no method'}."
+        )
     pairs = [(one, other) for one, other in PAIRS if one in means and other in means]
     lines += [f"- {compared(results, bayes, one, other)}{claimed(preset, one, other)}." for one, other in pairs]
     known = [m for m in listed if paper(preset, m) is not None]
@@ -133,11 +138,11 @@ def verdict(preset: Preset, results: Sequence[dict[str, Any]], bayes: dict[str, 
     zeros = {m: sum(r["zero_maps"] for r in results if r["method"] == m) for m in listed if m.startswith("AdD")}
     if zeros:
         found = ", ".join(f"{n} in the runs of {m}" for m, n in zeros.items() if n)
-        lines.append(f"- Influence maps that were zero up to rounding: {found or 'none in any row'}.")
-    seeds = {len(errors(results, m)) for m in listed}
+        lines.append(f"- Batches with an influence map that was zero in every text: {found or 'none in any row'}.")
+    seeds = ", ".join(map(str, sorted({len(errors(results, m)) for m in listed})))
     lines.append(
         "- P values are those of the test texts, for the first seed alone: they say nothing of what another seed or "
-        f"setting would give. Seeds a row: {', '.join(map(str, sorted(seeds)))}."
+        f"setting would give, and are not corrected for their number. Seeds a row: {seeds}."
     )
     return "\n".join(lines)
 
@@ -176,6 +181,7 @@ def heading(preset: Preset, about: dict[str, Any], data: dict[str, Any]) -> str:
         else "the paper's settings"
     )
     sums, taken, evaluations = " and ".join(SUMS), bases(data), len(data["results"][0]["curve"])
+    runs = [lm, *data["tried"], *data["search"], *data["results"]]
     return f"""# Table 2, {preset.name}
 
 {preset.about}: {corpus["train"]:,} training, {corpus["valid"]:,} validation, {corpus["test"]:,} test and
@@ -188,7 +194,8 @@ and, where a method can use them, {preset.batch} unlabelled texts, Adam at {data
 those of the best of {evaluations} validation errors. Taken over from the language model: {taken}.
 Settings: {search}; {sums} take those of their parts. AdD searches
 {FORMS[preset.variant]}. Texts: fingerprint {corpus["fingerprint"][:12]}.
-`{about["command"]}`, last part {about["seconds"]} s on {about["cores"]} cores ({about["cpu"]}), NumPy {about["numpy"]}.
+`{about["command"]}` at {reporting.at_commit(about)}, {reporting.core_time(runs)} in {len(runs)} runs, on
+{about["cores"]} cores ({about["cpu"]}), NumPy {about["numpy"]}.
 
 """
 

@@ -126,8 +126,7 @@ def greedy(problem: Problem, start: Masks, K: int, *, score_last: bool) -> tuple
     eps = start
     for k in range(K):
         d, im = problem.influence(eps)
-        if k == 0:
-            warn_if_zero(im, d)
+        warn_if_zero(im, d)
         visits.append(Visit(eps, d, im))
         eps = problem.flip(eps, im, _step_budgets(problem, k, K))  # Eq. 8
     visits.append(Visit(eps, problem.score(eps) if score_last else None))
@@ -162,6 +161,7 @@ def reselect(problem: Problem, start: Masks, K: int, swaps: int) -> tuple[Visit,
         eps = best(visits[1:]).eps
         for _ in range(K - 1):
             d, im = problem.influence(eps)
+            warn_if_zero(im, d)
             visits.append(Visit(eps, d, im))
             eps = problem.select(im)
         visits.append(Visit(eps, problem.score(eps)))

@@ -51,6 +51,8 @@ def train(args: argparse.Namespace) -> None:
     out = Path(args.out or f"runs/{args.task}-{args.method}-seed{args.seed}")
     expect_free(out)
     expect_used(args, settings.USES)
+    if args.pretrained is None and args.take != args.defaults["take"]:
+        raise ValueError(f"--take {args.take} is about a language model: give one with --pretrained RUN")
     before = None if args.pretrained is None else _language_model(args.pretrained)
     regularizer = settings.regularizer(args)
     expect_regularizer(settings.classifier(args, 2, 2, before), regularizer)  # before the texts are read

@@ -142,6 +142,8 @@ def chosen(args: argparse.Namespace, name: str, option: str | None = None) -> An
 def about_data(args: argparse.Namespace, before: dict[str, Any] | None = None) -> dict[str, Any]:
     """What a run's configuration says of its texts; ``before`` is that of the language model it begins with."""
     corpus = PRESETS[args.task].corpus
+    if corpus == "docstrings" and args.data_dir is not None:
+        raise ValueError(f"--data-dir is {args.data_dir}, but docstrings are those installed here: leave it out")
     theirs = (before or {}).get("about", {})
     about = {name: chosen(args, name) for name in DATA}
     about.update({name: theirs[name] for name in DATA if name in theirs and getattr(args, name) is None})

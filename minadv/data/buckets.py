@@ -9,9 +9,8 @@ r"""Batches of documents of like length, by number, so that padding costs little
 An epoch has an order of its own, drawn from the stream (seed, name, epoch). It is cut into pools of ``pool`` batches;
 within a pool documents are sorted by length and cut into batches; then all batches of the epoch are shuffled. So a
 batch has documents of like length, but other ones in every epoch, and long and short batches come mixed. As in
-`minadv.data.batches`, which documents a step sees is a function of the seed and the step, and of nothing else. Where a
-few documents are much longer than the rest, no pool is large enough; then batches are cut into groups (`like_lengths`),
-each to be run by itself.
+`minadv.data.batches`, which documents a step sees is a function of the seed and the step, and of nothing else. A batch
+whose padding would still cost more than `LIMIT` is cut into groups (`like_lengths`), each to be run by itself.
 
 Padding stands in front: all documents of a batch end at its last step, where a classifier reads, and a cell carries its
 state, zero, over the steps before (``valid`` is False there, and the token ``<eos>``).
@@ -62,7 +61,6 @@ class Buckets:
     seed: int
     pool: int = 50  # batches
     name: str = "buckets"
-    cut: bool = False  # batches into groups of like length
 
     def __post_init__(self) -> None:
         expect_shape("steps", self.steps, ("N",))
@@ -88,13 +86,14 @@ class Buckets:
         return rows
 
     def groups(self, step: int) -> list[Array]:
-        """The same documents in the groups that are run by themselves: all of them, unless batches are cut."""
-        rows = self.rows(step)
-        return like_lengths(self.steps, rows) if self.cut else [rows]
+        """The same documents in the groups that are run by themselves: one of all, unless padding costs too much."""
+        return like_lengths(self.steps, self.rows(step))
 
-    def density(self, epoch: int = 0) -> float:
-        """Real steps by padded steps of an epoch: 1 is no padding at all."""
-        return density(self.steps, _epoch(self, epoch))
+    def costs(self, epoch: int = 0) -> Array:
+        """Padded steps for each real one of every batch of an epoch, (per_epoch,), if none were cut into groups."""
+        steps = self.steps[_epoch(self, epoch)]  # (per_epoch, B)
+        cost: Array = steps.max(axis=1) * self.size / steps.sum(axis=1)
+        return cost
 
 
 @lru_cache(maxsize=4)

@@ -16,7 +16,7 @@ import numpy as np
 
 from minadv.backend import Array
 from minadv.data.errors import DataError
-from minadv.data.text import SPLITS, Cut, Numbers, Vocabulary, choose_words
+from minadv.data.text import SPECIAL, SPLITS, Cut, Numbers, Vocabulary, choose_words
 from minadv.training.streams import permutation, stream
 
 Part: TypeAlias = Literal["train", "test", "unlabelled"]
@@ -222,4 +222,7 @@ def _count(documents: Documents, found: list[str], cut: Cut, split: str) -> Voca
         tokens, times = np.unique(documents[n], return_counts=True)
         counts[tokens] += times
         in_documents[tokens] += 1
-    return choose_words(found, counts, len(documents), in_documents=in_documents, cut=cut, split=split)
+    chosen = choose_words(found, counts, len(documents), in_documents=in_documents, cut=cut, split=split)
+    if len(chosen) == len(SPECIAL):
+        raise DataError(f"none of the {len(found):,} words found is left by {cut}: lower its limits")
+    return chosen

@@ -25,7 +25,7 @@ import numpy as np
 from minadv import layers
 from minadv.adversary import find_budgets
 from minadv.backend import Array, is_device, namespace, same_place
-from minadv.data.buckets import Buckets, in_length_order, make_batch, steps_of
+from minadv.data.buckets import LIMIT, Buckets, in_length_order, make_batch, steps_of
 from minadv.data.documents import Corpus, Documents
 from minadv.draws import Share
 from minadv.models import encoder
@@ -39,7 +39,7 @@ from minadv.trees import tree_add, tree_map
 from minadv.workspace import Workspace, scope
 
 POOLS = (4, 8, 16, 32, 50)  # batches
-PADDED = 1.2  # steps, padding included, for each real one, that a pool may cost
+CUT = 1 / 8  # share of the batches of an epoch that may have to be run in groups
 PIECE = 64  # steps that an evaluation keeps in memory at a time
 
 
@@ -99,16 +99,13 @@ class TextTask:
         )
 
     def _buckets(self, documents: Documents, size: int, name: str) -> Buckets:
-        """Batches of like length from pools that are as small, and so as mixed, as little padding allows.
-
-        Where the largest pools pad more than that, batches are cut into groups.
-        """
+        """Batches of like length from pools that are as small, and so as mixed, as little padding allows."""
         steps = steps_of(documents, max_tokens=self.max_tokens)
         for pool in POOLS:
             buckets = Buckets(steps, size, self.seed, pool, name)
-            if 1 / buckets.density() <= PADDED:
-                return buckets
-        return replace(buckets, cut=True)
+            if (buckets.costs() > LIMIT).mean() <= CUT:
+                break
+        return buckets
 
     @property
     def per_epoch(self) -> int:
