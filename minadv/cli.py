@@ -242,7 +242,7 @@ def _attack(commands: Commands) -> None:
         type=float,
         nargs="+",
         help="share of units that may flip; of a language model also one a layer, 0 for none there (default: the run's "
-        "own, else 0.03, 0.04 for texts and 0.06 for language models)",
+        "own, else 0.03 but at least three units, 0.04 for texts and 0.06 for language models)",
     )
     parser.add_argument(
         "--budget", type=count, nargs="+", metavar="N", help="number of units that may flip, instead of delta"

@@ -18,7 +18,7 @@ from minadv.commands import tasks
 from minadv.data.images import digits
 from minadv.data.sequences import from_description
 from minadv.masks import SCALES
-from minadv.training import folders, log
+from minadv.training import checkpoints, folders, log
 from tests.data.idxfiles import write_four
 
 pytest.importorskip("safetensors")
@@ -212,7 +212,7 @@ def test_predict(trained: Path, says: Any, tmp_path: Path) -> None:
     head, *lines = says("predict", trained, tmp_path / "images.npy")
     assert head.split("\t") == ["image", "class", "probability"]
     assert lines == [row.rpartition("\t")[0] for row in rows]
-    np.save(tmp_path / "bytes.npy", np.full((1, 8, 8), 255, np.uint8))
+    np.save(tmp_path / "bytes.npy", np.full((1, 8, 8), 16, np.uint8))  # scikit-learn's white
     np.save(tmp_path / "ones.npy", np.ones((1, 8, 8)))
     assert says("predict", trained, tmp_path / "bytes.npy") == says("predict", trained, tmp_path / "ones.npy")
 
@@ -230,6 +230,28 @@ def test_show(epochs: int, trained: Path, says: Any, tmp_path: Path) -> None:
     for path in paths:
         assert path.read_bytes().startswith(b"\x89PNG")
         assert path.stat().st_size > 5000
+
+
+def test_show_every_layer(says: Any, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    says(*TINY, "--layers", 2, "--train-steps", 1, "--out", tmp_path / "run")
+    paths = [Path(line).name for line in says("show", tmp_path / "run", "--examples", 20)]
+    layers = [f"{name}-layer{n}.png" for name in ("influence", "masks") for n in range(2)]
+    assert paths == ["curves.png", *layers]
+
+
+def test_a_run_without_an_evaluation(says: Any, tmp_path: Path) -> None:
+    """As Ctrl-C in the first epoch leaves it: the weights are those of the last step, and it says so."""
+    run = tmp_path / "run"
+    says(*TINY, "--train-steps", 3, "--checkpoint-every", 1, "--device", "cpu", "--out", run)
+    newest = checkpoints.latest(run)
+    assert newest is not None
+    newest.unlink()
+    with pytest.warns(UserWarning, match="run has had no evaluation yet: the weights of step 2 are used"):
+        found = minadv.load(run)
+    np.testing.assert_array_equal(found.params.V, found.last.V)
+    assert says("eval", run) == says("eval", run, "--last")
+    assert says("show", run, "--examples", 5) == [str(run / "influence.png")]  # there is no curve yet
 
 
 def test_data(says: Any, tmp_path: Path) -> None:

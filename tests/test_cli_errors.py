@@ -133,7 +133,6 @@ def test_bad_options(options: str, says: str, folder: Path, tmp_path: Path, fail
 
 def test_bad_commands(fails: Any, tmp_path: Path) -> None:
     assert "invalid choice: 'trian' (choose from" in fails("trian")
-    assert "argument TASK: invalid choice: 'cifar' (choose from" in fails("train", "cifar")
     line = fails("train", "digits", "--data-dir", tmp_path)
     assert line == f"minadv: --data-dir is {tmp_path}, but digits come with scikit-learn: leave it out"
     assert "the following arguments are required: RUN" in fails("eval")
@@ -164,6 +163,44 @@ def test_a_folder_that_is_taken(run: Path, folder: Path, fails: Any) -> None:
 def test_resume_takes_no_settings(run: Path, fails: Any) -> None:
     line = fails("train", "digits", "--resume", run, "--epochs", 3, "--no-track")
     assert line == "minadv: --resume goes on with the settings of the run: leave out TASK, --track, --epochs"
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ("--method vd --max-masks 5", "--max-masks 5: --method vd has no use for it, expected one of add"),
+        ("--search random --adv-steps 5", "--adv-steps 5: --search random has no use for it, expected one of greedy"),
+        ("--search exact --adv-steps 5", "--adv-steps 5: --search exact has no use for it, expected one of greedy"),
+        ("--max-masks 5", "--max-masks 5: --search greedy has no use for it, expected one of exact"),
+        ("--batch 5000", "the batch size is 5000, expected 1 to 22, the number of examples"),
+        ("--search exact --hidden 100 --delta 0.03", "more than max_masks = 20,000"),
+    ],
+)
+def test_options_in_vain(options: str, says: str, folder: Path, tmp_path: Path, fails: Any) -> None:
+    out = tmp_path / "run"
+    tiny = TINY.replace("--delta 0.5 ", "" if "--method" in options else "--delta 0.5 ")
+    assert says in fails(*tiny.split(), *options.split(), "--data-dir", folder, "--out", out)
+    assert not out.exists()
+
+
+def test_a_task_that_is_none(fails: Any) -> None:
+    line = fails("train", "foo")
+    assert line.startswith("minadv: train: 'foo' is not a task, expected one of digits, smnist, pmnist, fashion, ")
+    assert "docstrings" in line and "wikitext2" in line
+
+
+def test_a_run_below_a_file(folder: Path, tmp_path: Path, fails: Any) -> None:
+    (tmp_path / "file").write_text("x")
+    line = fails(*TINY.split(), "--data-dir", folder, "--out", tmp_path / "file" / "a" / "b")
+    assert line == f"minadv: {tmp_path}/file is a file: choose a folder for the run that is not below it"
+
+
+def test_digits_have_no_folder(tmp_path: Path, fails: Any) -> None:
+    pytest.importorskip("sklearn")
+    assert (
+        main(["train", "--rows", "--hidden", "4", "--delta", "0.5", "--train-steps", "1", f"--out={tmp_path}/r"]) == 0
+    )
+    assert "digits come with scikit-learn: leave it out" in fails("eval", tmp_path / "r", "--data-dir", tmp_path)
 
 
 def test_predict_what_are_not_images(run: Path, tmp_path: Path, fails: Any) -> None:

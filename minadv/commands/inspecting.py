@@ -54,9 +54,9 @@ def attack(args: argparse.Namespace) -> None:
 
 
 def own_budget(run: runs.Run) -> int:
-    """The flips that a run was trained with; of other methods Figure 3's, a share of 0.03."""
-    trained_with = run.config["regularizer"].get("delta")
-    return masks.budget(trained_with if isinstance(trained_with, float) else 0.03, run.model.n_hidden)
+    """The flips that a run was trained with; of other methods Figure 3's."""
+    delta, H = run.config["regularizer"].get("delta"), run.model.n_hidden
+    return masks.budget(delta, H) if isinstance(delta, float) else tasks.some_flips(H)
 
 
 def asked(args: argparse.Namespace) -> tuple[float | None, int | None]:

@@ -115,6 +115,11 @@ def regularizer(args: argparse.Namespace) -> Regularizer:
     )
 
 
+def some_flips(hidden: int) -> int:
+    """The budget of Figure 3, for networks that were trained with none of their own: δ = 0.03, at least three units."""
+    return min(hidden, max(3, int(0.03 * hidden)))
+
+
 def recipe(args: argparse.Namespace, per_epoch: int) -> Recipe:
     """The recipe that the options describe."""
     preset = PRESETS[args.task]

@@ -191,7 +191,7 @@ def expect_free(path: Path) -> None:
         raise RunError(
             f"{path} is a run already: resume it (minadv train --resume {path} or resume=True), or take another folder"
         )
-    there = next(found for found in (path, *path.absolute().parents) if found.exists())
+    there = next(found for found in path.absolute().parents if found.exists())
     if not there.is_dir():
         raise RunError(f"{there} is a file: choose a folder for the run that is not below it")
     begun = temporary_name(path / CONFIG)  # all that a kill at the very beginning leaves

@@ -1,7 +1,10 @@
 """What all experiments share: errors of one line, parallel work that stops at the first failure."""
 
+import os
 import shutil
+import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -19,7 +22,7 @@ from minadv import threads
 from minadv.backend import BackendError
 from minadv.data.errors import DataError
 from minadv.training.folders import RunError
-from minadv.training.loop import TrainingError
+from minadv.training.loop import Interrupted, TrainingError
 
 
 @pytest.fixture(autouse=True)
@@ -44,7 +47,9 @@ def test_numbers_are_positive(experiment: Any, arguments: str, capsys: Any) -> N
         experiment.main(arguments.split())
     assert stopped.value.code == 2
     option, value = arguments.split()
-    assert capsys.readouterr().err.endswith(f"argument {option}: '{value}' is not a positive whole number\n")
+    [line] = capsys.readouterr().err.splitlines()
+    name = f"python -m {experiment.__name__}"
+    assert line == f"{name}: argument {option}: '{value}' is not a positive whole number (see {name} --help)"
 
 
 @pytest.mark.parametrize("experiment", [table1, figure3])
@@ -70,9 +75,11 @@ def test_data_is_looked_for_before_any_process_starts(
         (BackendError("no GPU"), 2, "no GPU"),
         (RunError("another recipe"), 2, "another recipe; or delete its folder, or give another one with --runs"),
         (TrainingError("not finite"), 1, "not finite"),
+        (KeyboardInterrupt(), 130, "stopped; give the same command again to go on"),
+        (Interrupted("at step 3"), 130, "stopped; give the same command again to go on"),
     ],
 )
-def test_errors_are_one_line(error: Exception, code: int, says: str, capsys: Any) -> None:
+def test_errors_are_one_line(error: BaseException, code: int, says: str, capsys: Any) -> None:
     @reporting.one_line_errors
     def main(argv: Any = None) -> None:
         raise error
@@ -80,7 +87,7 @@ def test_errors_are_one_line(error: Exception, code: int, says: str, capsys: Any
     with pytest.raises(SystemExit) as stopped:
         main([])
     assert stopped.value.code == code
-    assert capsys.readouterr().err == f"python -m experiments.test_reporting: {says}\n"
+    assert capsys.readouterr().err.lstrip() == f"python -m experiments.test_reporting: {says}\n"
 
 
 def test_mistakes_of_the_program_keep_their_traceback() -> None:
@@ -124,6 +131,46 @@ def test_the_first_failure_stops_the_rest(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="the first one"):
         reporting.run_all(mark, [tmp_path / str(n) for n in range(60)], workers=2, title="")
     assert len(list(tmp_path.iterdir())) < 30
+
+
+SLEEPY = """
+import sys, time
+from pathlib import Path
+from experiments import reporting
+
+def nap(folder):
+    Path(folder, "begun").touch()
+    time.sleep(60)
+
+@reporting.one_line_errors
+def main(argv=None):
+    reporting.run_all(nap, [sys.argv[1]] * 2, workers=2, title="")
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.mark.parametrize("when", ["while they start", "later"])
+def test_ctrl_c_ends_parallel_runs(when: str, tmp_path: Path) -> None:
+    """Sent to the whole group, as a terminal does; the processes end with their parent, which says one line."""
+    script = tmp_path / "sleepy.py"
+    script.write_text(SLEEPY)
+    env = {**os.environ, "PYTHONPATH": str(Path(reporting.__file__).parents[1])}
+    child = subprocess.Popen(
+        [sys.executable, str(script), str(tmp_path)], stderr=subprocess.PIPE, text=True, env=env, process_group=0
+    )
+    patience = time.monotonic() + 60
+    while not (tmp_path / "begun").exists() and time.monotonic() < patience:
+        tasks = Path(f"/proc/{child.pid}/task").glob("*/children")
+        if when == "while they start" and len(" ".join(path.read_text() for path in tasks).split()) >= 3:
+            break  # the two, and multiprocessing's own
+        time.sleep(0.01)
+    time.sleep(0.1)
+    os.killpg(child.pid, signal.SIGINT)
+    _, said = child.communicate(timeout=30)
+    assert child.returncode == 130
+    assert said.strip() == "python -m experiments.sleepy: stopped; give the same command again to go on"
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")

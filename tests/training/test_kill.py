@@ -46,9 +46,10 @@ def command(run: Path, idx: Path, steps: int) -> list[str]:
     return ["train", *SHORT.split(), "--data-dir", str(idx), "--train-steps", str(steps), "--out", str(run)]
 
 
-def process(arguments: list[str], call: str = "fsync", n: int = 0) -> subprocess.Popen[str]:
+def process(arguments: list[str], call: str = "fsync", n: int = 0, group: int | None = None) -> subprocess.Popen[str]:
     started = [sys.executable, "-m", "tests.training.deadly", call, str(n), *arguments]
-    return subprocess.Popen(started, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    pipe = subprocess.PIPE
+    return subprocess.Popen(started, cwd=ROOT, stdout=pipe, stderr=pipe, text=True, process_group=group)
 
 
 def wait_for_steps(child: subprocess.Popen[str], n: int) -> None:
@@ -138,6 +139,22 @@ def test_ctrl_c(idx: Path, whole: dict[int, Any], tmp_path: Path, capsys: Any) -
     assert main(["train", "--resume", str(run)]) == 0
     assert capsys.readouterr().out == f"{run} is finished: nothing to resume\n"
     assert ends(run) == whole[LONG]
+
+
+def test_ctrl_c_while_workers_start(idx: Path, tmp_path: Path) -> None:
+    """To the whole group, as a terminal sends it: the worker, which is still importing, does not say a word."""
+    run = tmp_path / "run"
+    child = process([*command(run, idx, LONG), "--workers", "2"], group=0)
+    while not (run / "log.jsonl").exists():
+        assert child.poll() is None
+        time.sleep(0.005)
+    time.sleep(0.05)
+    os.killpg(child.pid, signal.SIGINT)
+    _, said = child.communicate()
+    assert child.returncode == 130
+    assert "Traceback" not in said
+    assert said.splitlines()[-1].startswith("minadv: stopped ")
+    assert said.splitlines()[-1].endswith(f"; go on with: minadv train --resume {run}")
 
 
 def workers_of(parent: int) -> list[int]:
