@@ -77,7 +77,7 @@ def commit(root: Path = Path(__file__).parents[1]) -> dict[str, Any]:
 
 def at_commit(about: Mapping[str, Any]) -> str:
     """The commit in words, for headings."""
-    if about["commit"] is None:
+    if about.get("commit") is None:
         return f"minadv {about['minadv']}, no commit known"
     return f"commit {about['commit'][:7]}{' with changes' if about['dirty'] else ''}"
 
@@ -85,8 +85,9 @@ def at_commit(about: Mapping[str, Any]) -> str:
 def core_time(results: Iterable[Mapping[str, Any]]) -> str:
     """The time that the runs took, added up, in words; of a run that was killed it is that of its last part."""
     seconds = [result.get("seconds") for result in results]
-    known = sum(s for s in seconds if s is not None)
-    missing = seconds.count(None)
+    known, missing = sum(s for s in seconds if s is not None), seconds.count(None)
+    if missing == len(seconds):
+        return "core time not recorded"
     return f"core time {known / 3600:.2f} h" + f" (not known of {missing} of {len(seconds)} runs)" * (missing > 0)
 
 

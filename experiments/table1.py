@@ -8,6 +8,7 @@ the runs instead.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -55,25 +56,36 @@ def main(argv: Sequence[str] | None = None) -> None:
     reporting.add_device(parser)
     parser.add_argument("--runs", type=Path, default=Path("runs/table1"), help="folder of the runs (runs/table1)")
     parser.add_argument("--out", type=Path, help="folder for the results (default: see above)")
+    parser.add_argument("--report-only", action="store_true", help="text and figure anew, from the JSON")
     args = parser.parse_args(argv)
     preset = PRESETS[args.preset]
     seeds = args.seeds or preset.seeds
     whole = seeds == preset.seeds and list(args.methods) == list(METHODS)
     out = args.out or (reporting.RESULTS if whole else args.runs)
-    started = time.time()
-    searched, results = comparison.compare(
-        preset, methods=args.methods, seeds=seeds, root=args.runs, data_dir=args.data_dir, **reporting.place(args)
-    )
-    about = reporting.facts(started, seeds=seeds, preset=asdict(preset))
-    about["command"] = reporting.command("table1", argv)
-    table = comparison_report.table(preset, results, args.methods)
-    text = f"{table}\n\n{comparison_report.verdict(preset, results, args.methods)}\n"
-    name = f"table1-{preset.name}"
-    data = {"facts": about, "search": searched, "results": results}
+    path = out / f"table1-{preset.name}.json"
+    if not args.report_only:
+        started = time.time()
+        searched, results = comparison.compare(
+            preset, methods=args.methods, seeds=seeds, root=args.runs, data_dir=args.data_dir, **reporting.place(args)
+        )
+        about = reporting.facts(started, seeds=seeds, preset=asdict(preset))
+        about["command"] = reporting.command("table1", argv)
+        reporting.write_json(path, {"facts": about, "search": searched, "results": results})
+    write(preset, path)
+
+
+def write(preset: Preset, path: Path) -> None:
+    """The table with its verdict, and the figure, beside the numbers that they are made from."""
+    data = json.loads(path.read_text())
+    about, results = data["facts"], data["results"]
+    methods = [method for method in METHODS if any(r["method"] == method for r in results)]
+    table = comparison_report.table(preset, results, methods)
+    text = f"{table}\n\n{comparison_report.verdict(preset, results, methods)}\n"
+    above = heading(preset, about["seeds"], about, [*data["search"], *results])
     paths = [
-        reporting.write_json(out / f"{name}.json", data),
-        reporting.write(out / f"{name}.md", heading(preset, seeds, about, [*searched, *results]) + text),
-        reporting.save_figure(comparison_report.figure(preset, results, args.methods), out / f"{name}.png"),
+        path,
+        reporting.write(path.with_suffix(".md"), above + text),
+        reporting.save_figure(comparison_report.figure(preset, results, methods), path.with_suffix(".png")),
     ]
     print(text)
     print("written:", *paths, sep="\n  ")

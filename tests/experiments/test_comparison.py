@@ -188,10 +188,15 @@ def test_table1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) ->
     data = json.loads((tmp_path / "table1-digits.json").read_text())
     assert (len(data["search"]), len(data["results"]), data["facts"]["seeds"]) == (8, 8, 2)
     text = (tmp_path / "table1-digits.md").read_text()
-    assert "mean ± standard deviation over 2 seed(s)" in text
+    assert "mean ± standard deviation over 2 seeds" in text
     assert reporting.at_commit(data["facts"]) in text
     assert f"{reporting.core_time(data['search'] + data['results'])} in 16 runs" in text
     assert text.endswith(verdict(table1.PRESETS["digits"], data["results"], ["none", "VD"]) + "\n")
+    (tmp_path / "table1-digits.md").unlink()
+    table1.main(["--report-only", "--out", str(tmp_path)])
+    assert (tmp_path / "table1-digits.md").read_text() == text
+    table1.main(["--methods", "none", "--runs", str(tmp_path / "runs")])  # a part is not written over the whole
+    assert (tmp_path / "runs" / "table1-digits.md").exists()
 
 
 def test_runs_of_another_preset_are_not_taken_over(

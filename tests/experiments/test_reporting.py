@@ -206,3 +206,4 @@ def test_facts_in_words() -> None:
     assert reporting.at_commit({"commit": None, "minadv": "0.1"}) == "minadv 0.1, no commit known"
     assert reporting.core_time([{"seconds": 1800.0}, {"seconds": 5400.0}]) == "core time 2.00 h"
     assert reporting.core_time([{"seconds": 1800.0}, {}]) == "core time 0.50 h (not known of 1 of 2 runs)"
+    assert reporting.core_time([{}, {}]) == "core time not recorded"
