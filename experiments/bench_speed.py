@@ -63,28 +63,37 @@ def verify(runner: Runner, references: References | None, K: int) -> dict[str, f
 
 
 def tune(
-    families: Sequence[Family], size: Size, references: References | None, *, steps: int = 2
-) -> tuple[list[Entry], dict[str, float], dict[str, str]]:
-    """Try every setting alone; returns the best of each family, the seconds of all, and why others failed."""
-    chosen: list[Entry] = []
+    families: Sequence[Family], size: Size, references: References | None, stack: ExitStack, *, steps: int = 2
+) -> tuple[list[tuple[Entry, Runner]], dict[str, float], dict[str, str]]:
+    """Try every setting alone; returns the best of each family, the seconds of all, and why others failed.
+
+    The best ones stay, compiled and warm, until the stack is left.
+    """
+    chosen: list[tuple[Entry, Runner]] = []
     seconds: dict[str, float] = {}
     failed: dict[str, str] = {}
     for family in families:
-        tried: list[tuple[float, Entry]] = []
+        tried: list[tuple[float, Entry, Runner]] = []
         for entry in (Entry(family, setting) for setting in family.settings):
-            try:
-                with Runner(family, entry.setting, size) as runner:
+            with ExitStack() as trial:
+                try:
+                    runner = trial.enter_context(Runner(family, entry.setting, size))
                     verify(runner, references, 1)
                     runner.step(1)
                     took = min(runner.step(1) for _ in range(steps))
-            except ContenderError as error:
-                _leave_out(entry, size, error, failed)
-                continue
+                except ContenderError as error:
+                    _leave_out(entry, size, error, failed)
+                    continue
+                stack.push(trial.pop_all())
             seconds[entry.label] = took
-            tried.append((took, entry))
+            tried.append((took, entry, runner))
             say(f"{size.name}: {entry.label} {took:.3f} s{', results checked' if family.compares else ''}")
-        best = min((took for took, _ in tried), default=0.0)
-        chosen += [entry for took, entry in sorted(tried, key=lambda pair: pair[0]) if took <= CLOSE * best][:2]
+        tried.sort(key=lambda one: one[0])
+        for n, (took, entry, runner) in enumerate(tried):
+            if n < 2 and took <= CLOSE * tried[0][0]:
+                chosen.append((entry, runner))
+            else:
+                runner.close()
     return chosen, seconds, failed
 
 
@@ -101,13 +110,12 @@ def race(
 ) -> dict[str, Any]:
     """Seconds of each contender in each round, by K, with its errors, which were within tolerance before any timing."""
     references = References(size, 0, reference) if checked else None
-    chosen, tuned, failed = tune(families, size, references)
     results: dict[str, Any] = {}
     with ExitStack() as stack:
+        chosen, tuned, failed = tune(families, size, references, stack)
         runners: list[tuple[Entry, Runner]] = []
-        for entry in chosen:
+        for entry, runner in chosen:
             try:
-                runner = stack.enter_context(Runner(entry.family, entry.setting, size))
                 errors = {str(K): verify(runner, references, K) for K in ks}
                 for K in ks:
                     runner.step(K)
