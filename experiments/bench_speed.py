@@ -45,6 +45,16 @@ class Entry:
         return f"{self.family.name} ({self.setting.label})"
 
 
+@dataclass(frozen=True)
+class Tuned:
+    """An entry at work: how long its step took alone, and its errors by K, taken before its weights had moved."""
+
+    entry: Entry
+    runner: Runner
+    took: float
+    errors: dict[str, dict[str, float] | None]
+
+
 def reference(size: Size, seed: int, K: int, used: Sequence[Array]) -> Outcome:
     """`check.reference` in a process of its own, whose memory is given back."""
     found: Outcome = processes.call(f"{check.__name__}:reference", threads=1, size=size, seed=seed, K=K, used=used)
@@ -63,22 +73,28 @@ def verify(runner: Runner, references: References | None, K: int) -> dict[str, f
 
 
 def tune(
-    families: Sequence[Family], size: Size, references: References | None, stack: ExitStack, *, steps: int = 2
-) -> tuple[list[tuple[Entry, Runner]], dict[str, float], dict[str, str]]:
-    """Try every setting alone; returns the best of each family, the seconds of all, and why others failed.
+    families: Sequence[Family],
+    size: Size,
+    references: References | None,
+    ks: Sequence[int],
+    stack: ExitStack,
+    *,
+    steps: int = 2,
+) -> tuple[list[Tuned], dict[str, float], dict[str, str]]:
+    """Try every setting alone at K = 1; returns the best of each family, the seconds of all, and why others failed.
 
     The best ones stay, compiled and warm, until the stack is left.
     """
-    chosen: list[tuple[Entry, Runner]] = []
+    chosen: list[Tuned] = []
     seconds: dict[str, float] = {}
     failed: dict[str, str] = {}
     for family in families:
-        tried: list[tuple[float, Entry, Runner]] = []
+        tried: list[Tuned] = []
         for entry in (Entry(family, setting) for setting in family.settings):
             with ExitStack() as trial:
                 try:
                     runner = trial.enter_context(Runner(family, entry.setting, size))
-                    verify(runner, references, 1)
+                    errors = {str(K): verify(runner, references, K) for K in ks}
                     runner.step(1)
                     took = min(runner.step(1) for _ in range(steps))
                 except ContenderError as error:
@@ -86,14 +102,14 @@ def tune(
                     continue
                 stack.push(trial.pop_all())
             seconds[entry.label] = took
-            tried.append((took, entry, runner))
+            tried.append(Tuned(entry, runner, took, errors))
             say(f"{size.name}: {entry.label} {took:.3f} s{', results checked' if family.compares else ''}")
-        tried.sort(key=lambda one: one[0])
-        for n, (took, entry, runner) in enumerate(tried):
-            if n < 2 and took <= CLOSE * tried[0][0]:
-                chosen.append((entry, runner))
-            else:
-                runner.close()
+        tried.sort(key=lambda one: one.took)
+        close = [one for one in tried[:2] if one.took <= CLOSE * tried[0].took]
+        for one in tried:
+            if one not in close:
+                one.runner.close()
+        chosen += close
     return chosen, seconds, failed
 
 
@@ -112,24 +128,22 @@ def race(
     references = References(size, 0, reference) if checked else None
     results: dict[str, Any] = {}
     with ExitStack() as stack:
-        chosen, tuned, failed = tune(families, size, references, stack)
+        chosen, tuned, failed = tune(families, size, references, ks, stack)
         runners: list[tuple[Entry, Runner]] = []
-        for entry, runner in chosen:
+        for one in chosen:
             try:
-                errors = {str(K): verify(runner, references, K) for K in ks}
                 for K in ks:
-                    runner.step(K)
+                    one.runner.step(K)
             except ContenderError as error:
-                _leave_out(entry, size, error, failed)
+                _leave_out(one.entry, size, error, failed)
                 continue
-            runners.append((entry, runner))
-            results[entry.label] = {
-                "family": entry.family.name,
-                "setting": entry.setting.label,
-                "errors": errors,
+            runners.append((one.entry, one.runner))
+            results[one.entry.label] = {
+                "family": one.entry.family.name,
+                "setting": one.entry.setting.label,
+                "errors": one.errors,
                 "seconds": {str(K): [] for K in ks},
             }
-            say(f"{size.name}: {entry.label} is ready")
         for n in range(rounds):
             for K in ks:
                 took = one_round([(entry.label, runner.step) for entry, runner in runners], K, n)

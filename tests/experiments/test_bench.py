@@ -235,11 +235,11 @@ def test_a_contender_that_differs_is_not_timed(monkeypatch):
     monkeypatch.setattr(bench_speed, "Runner", Wrong)
     references = bench_speed.References(TINY, 0, bench_speed.check.reference)
     families = list(first_settings("JAX").values())
-    chosen, seconds, failed = bench_speed.tune(families, TINY, references, ExitStack())
+    chosen, seconds, failed = bench_speed.tune(families, TINY, references, (1, 2), ExitStack())
     assert not chosen and not seconds
     assert "its results differ at K = 1: grads is off by" in failed["JAX (unroll 1)"]
     with pytest.raises(ContenderError, match="grads is off by"):
-        bench_speed.tune(list(first_settings(OURS).values()), TINY, references, ExitStack())
+        bench_speed.tune(list(first_settings(OURS).values()), TINY, references, (1, 2), ExitStack())
 
 
 @pytest.mark.parametrize(("option", "value"), [("--rounds", "0"), ("--seeds", "0"), ("--sizes", "huge")])

@@ -220,7 +220,7 @@ def test_ctrl_c(whole: Any, idx: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["train", "nothing"], "argument TASK: invalid choice"),
+        (["train", "nothing"], "is not a task, expected one of"),
         (["train", *SHORT.split(), "--batch", "1"], "2 ranks, expected at most 1, the examples of a batch"),
         (["doctor"], "mpiexec shares training only: start this command without it"),
     ],
