@@ -3,11 +3,13 @@ r"""The element-wise step of each cell, forward and backward: everything between
 These functions are the definition; `rnn`, `lstm` and `gru` call them once a step. They write into the arrays given by
 keyword and allocate only one or two small temporaries. Sizes: ``B`` examples, ``H`` units.
 
-The logistic function is computed as :math:`\sigma(z) = \tfrac12 + \tfrac12 \tanh(z/2)`, so that all gates of a step
-share one call of ``tanh``, with no overflow anywhere.
+The LSTM's logistic function is :math:`\sigma(z) = 1/(1 + e^{-z})`, because many processors have a faster exp than
+tanh; the GRU's is :math:`\tfrac12 + \tfrac12 \tanh(z/2)`.
 """
 
 from __future__ import annotations
+
+import numpy as np
 
 from minadv.backend import Array, namespace
 
@@ -40,16 +42,18 @@ def rnn_step_backward(h: Array, dh: Array, *, dz: Array) -> None:
 def lstm_step(z: Array, c_prev: Array, *, a: Array, c: Array, h: Array) -> None:
     r"""From the pre-activations ``z (4, H, B)`` the gates ``a``, i, f, g, o, and ``c`` and ``h``.
 
-    Those of the logistic gates come halved: :math:`\sigma(z) = \tfrac12 + \tfrac12 \tanh(z/2)`. ``z`` may be ``a``.
+    Those of the logistic gates come negated: :math:`\sigma(z) = 1/(1 + e^{-z})`. ``z`` may be ``a``.
 
     .. math:: c = f \odot c_{prev} + i \odot g, \qquad h = o \odot \tanh c
     """
     xp = namespace(z)
     i, f, g, o = a  # (H, B) each
-    xp.tanh(z, out=a)
-    for logistic in (a[:2], o):
-        xp.multiply(logistic, 0.5, out=logistic)
-        xp.add(logistic, 0.5, out=logistic)
+    xp.tanh(z[2], out=g)
+    with np.errstate(over="ignore"):  # of a gate that is closed, 1/inf
+        for minus_z, logistic in ((z[:2], a[:2]), (z[3], o)):
+            xp.exp(minus_z, out=logistic)
+            xp.add(logistic, 1, out=logistic)
+            xp.divide(1, logistic, out=logistic)
     xp.multiply(f, c_prev, out=c)
     xp.multiply(i, g, out=h)  # h is free until its own lines
     xp.add(c, h, out=c)
@@ -57,23 +61,21 @@ def lstm_step(z: Array, c_prev: Array, *, a: Array, c: Array, h: Array) -> None:
     xp.multiply(o, h, out=h)
 
 
-def lstm_step_backward(
-    a: Array, c_prev: Array, c: Array, h: Array, dh: Array, *, dc: Array, dz: Array, free: Array
-) -> None:
+def lstm_step_backward(a: Array, c_prev: Array, h: Array, dh: Array, *, dc: Array, dz: Array, free: Array) -> None:
     r"""From ``dh`` and the ``dc`` that comes from the next step: ``dz (4, H, B)``, and ``dc`` of the previous step.
 
     ``dc`` is updated in place from :math:`\partial L/\partial c_t` (through :math:`c_{t+1}` only) to
     :math:`\partial L/\partial c_{t-1}`; ``dz`` is the gradient of the pre-activations as the equations have them, not
-    halved. ``free (H, B)`` is overwritten. :math:`\tanh c` is computed again, so that no step has to keep it; where o
-    comes in, :math:`o (1 - o) \tanh c = (1 - o)\, h`.
+    negated. ``free (H, B)`` is overwritten. No step has to keep :math:`\tanh c`, which is :math:`h/o`: the slope of h
+    in c is :math:`o\,(1 - \tanh^2 c) = o - h^2/o`, zero for an o that is, and that in z_o is :math:`(1 - o)\, h`.
     """
     xp = namespace(a)
     i, f, g, o = a
     di, df, dg, do = dz
-    xp.tanh(c, out=free)
-    xp.multiply(free, free, out=free)
-    xp.subtract(1, free, out=free)
-    xp.multiply(free, o, out=free)
+    xp.maximum(o, float(xp.finfo(a.dtype).tiny) ** 0.5, out=free)  # its square is not zero either
+    xp.divide(h, free, out=free)
+    xp.multiply(free, h, out=free)
+    xp.subtract(o, free, out=free)
     xp.multiply(free, dh, out=free)
     dc += free  # through h_t
     xp.subtract(1, a, out=dz)

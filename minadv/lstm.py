@@ -265,9 +265,7 @@ def backward_together(
                 way.dh += way.dh_out[t - 1].T
             way.hold_back(t)
             dz_n = dz[:, :, 0] if P == 1 else dz_one
-            gates.lstm_step_backward(
-                cache.a[t - 1], cache.c[t - 1], cache.c[t], cache.hs[t], way.dh, dc=way.dc, dz=dz_n, free=free
-            )
+            gates.lstm_step_backward(cache.a[t - 1], cache.c[t - 1], cache.hs[t], way.dh, dc=way.dc, dz=dz_n, free=free)
             if P > 1:
                 dz[:, :, n] = dz_one
             if entered is not None:

@@ -10,7 +10,7 @@ from minadv.backend import Array, is_host, namespace
 
 @dataclass(frozen=True)
 class Packed:
-    """The transposed weights; the rows of the logistic gates are halved, see `minadv.gates`."""
+    """The transposed weights; the rows of the logistic gates are negated, see `minadv.gates`."""
 
     UWb: Array  # (4H, H+n+1): U, W and b side by side; n = I where x goes below the state, 0 where W is apart
     W: Array | None  # (4H, I), where n = 0
@@ -24,8 +24,8 @@ def pack(params: Any) -> Packed:
     packed = Packed(_transposed(*parts), None if below else _transposed(params.W))
     for rows in (packed.UWb, packed.W):
         if rows is not None:
-            rows[: 2 * H] *= 0.5  # i and f
-            rows[3 * H :] *= 0.5  # o
+            rows[: 2 * H] *= -1  # i and f
+            rows[3 * H :] *= -1  # o
     return packed
 
 

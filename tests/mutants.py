@@ -53,8 +53,8 @@ TABLE = {
         ),
         (
             "cell of the wrong step",
-            "cache.a[t - 1], cache.c[t - 1], cache.c[t], cache",
-            "cache.a[t - 1], cache.c[t], cache.c[t], cache",
+            "cache.a[t - 1], cache.c[t - 1], cache",
+            "cache.a[t - 1], cache.c[t], cache",
             CELLS,
         ),
         ("padding changes the cell", "c[t] = xp.where(cache.valid[t - 1], c[t], c[t - 1])", "pass", FORWARD),

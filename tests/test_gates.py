@@ -7,8 +7,8 @@ from tests.compare import assert_close
 
 
 def step(xp, put, z, c_prev):
-    """The gates i, f, g, o and the cell from pre-activations (4, H, B) that are not halved yet."""
-    a = put(z * np.array([0.5, 0.5, 1.0, 0.5])[:, None, None])
+    """The gates i, f, g, o and the cell from pre-activations (4, H, B) that are not negated yet."""
+    a = put(z * np.array([-1.0, -1.0, 1.0, -1.0])[:, None, None])
     c, h = (xp.empty_like(a[0]) for _ in range(2))
     gates.lstm_step(a, put(c_prev), a=a, c=c, h=h)
     return a, c, h

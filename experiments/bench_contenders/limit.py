@@ -1,6 +1,6 @@
 r"""The limit: the matrix products and transcendental evaluations that an AdD step cannot do without, and nothing else.
 
-Each forward pass: T products of the state with U and 5 TBH evaluations of ``tanh`` (four gates and the cell). Each
+Each forward pass: T products of the state with U, 3 TBH evaluations of ``exp`` and 2 TBH of ``tanh``. Each
 backward pass: T products with U's transpose; with weights, one product each for dU and dW. The input's product is made
 once for all passes; where the input is small it stands beside the state instead, which costs less than reading a
 product from memory. The numbers are meaningless, the shapes and the places in memory are those of the step: what is
@@ -90,8 +90,11 @@ class Limit:
                 np.matmul(h, self.UW, out=z)
             else:
                 np.matmul(self.UW, h, out=z.reshape(*self.UW.shape[:-1], -1))
-            np.tanh(z, out=self._some(self.a[t], passes))
-            c = h[:, : self.H] if self.form == "rows" else h[: self.H]
+            a, c = self._some(self.a[t], passes), h[:, : self.H] if self.form == "rows" else h[: self.H]
+            three = (slice(None), slice(3 * self.H)) if self.form == "rows" else slice(3 * self.H)
+            last = (slice(None), slice(3 * self.H, None)) if self.form == "rows" else slice(3 * self.H, None)
+            np.exp(z[three], out=a[three])
+            np.tanh(z[last], out=a[last])
             np.tanh(c, out=self._some(self.dh, passes))
 
     def backward(self, passes: int) -> None:
