@@ -2,33 +2,33 @@ r"""Methods against each other on texts: the machinery of `table2`.
 
 One language model is pre-trained, and every run begins with it. What is common to all rows, the learning rate and what
 is taken over from the language model, is chosen by the validation loss of the network without a regularizer, in runs of
-full length. Then each method gets the same number of settings in a search on validation data (one seed, short runs),
-and the best goes on to the full length and to all seeds. What is chosen is that of least validation loss: the errors of
-a few hundred texts tie, or differ by a text. A sum of two regularizers takes the settings that its parts were given.
-All of it is recorded. Runs are ordinary runs of minadv in folders of their own, so that a comparison that
-is killed goes on where it stopped when the same command is given again, and ``minadv eval``, ``predict`` and ``show``
-work on every one of them.
+full length. Then each method has a run in each of the same number of settings (the first seed); after some steps the
+best of them on validation data goes on to the end, and its setting to all other seeds. What is chosen is that of least
+validation loss: the errors of a few hundred texts tie, or differ by a text. A sum of two regularizers takes those
+that its parts were given. All of it is recorded. Runs are ordinary runs of minadv in folders of their own, so that a
+comparison that is killed goes on where it stopped when the same command is given again, and ``minadv eval``,
+``predict`` and ``show`` work on every one of them.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from experiments import reporting
-from experiments.text_jobs import RESULT, Base, Job, Preset, found_result, work
+from experiments.text_jobs import COMPARED, RESULT, Base, Job, Preset, found_result, look, work
 from experiments.text_methods import METHODS, SUMS, Setting, settings
 
-SEARCH_SEED = 1000
+BASE_SEED = 1000
 
 
 def choose_base(preset: Preset, *, workers: int, root: Path, data_dir: str | None, device: str) -> Base:
     """What all rows have in common, chosen by runs without a regularizer, of full length."""
     jobs = [
-        Job(preset, "none", SEARCH_SEED, Setting(), Base(lr, take), "base", root, data_dir, device)
+        Job(preset, "none", BASE_SEED, Setting(), Base(lr, take), "base", root, data_dir, device)
         for take in preset.takes
         for lr in preset.lrs
     ]
@@ -47,15 +47,15 @@ def best_base(preset: Preset, tried: Sequence[dict[str, Any]]) -> Base:
 def search(
     preset: Preset, base: Base, *, methods: Sequence[str], workers: int, root: Path, data_dir: str | None, device: str
 ) -> list[dict[str, Any]]:
-    """Short runs of each method in each of its settings, on one seed; none if the preset has no search."""
+    """The beginning of a run of each method in each of its settings, of the first seed; none without a search."""
     wanted = [m for m in METHODS if m in methods or any(m in SUMS[s] for s in methods if s in SUMS)]
     jobs = [
-        Job(preset, method, SEARCH_SEED, setting, base, "search", root, data_dir, device)
+        Job(preset, method, 0, setting, base, "final", root, data_dir, device)
         for method in wanted
         for setting in settings(method)
-        if preset.search_steps and method not in SUMS and len(settings(method)) > 1
+        if preset.compared and method not in SUMS and len(settings(method)) > 1
     ]
-    return _all(jobs, workers, f"{preset.name}: settings") if jobs else []
+    return _all(jobs, workers, f"{preset.name}: settings", look, COMPARED) if jobs else []
 
 
 def final(
@@ -79,15 +79,21 @@ def final(
     return _all(jobs, workers, f"{preset.name}: rows")
 
 
-def _all(jobs: Sequence[Job], workers: int, title: str) -> list[dict[str, Any]]:
+def _all(
+    jobs: Sequence[Job],
+    workers: int,
+    title: str,
+    do: Callable[[Job], dict[str, Any]] = work,
+    file: str = RESULT,
+) -> list[dict[str, Any]]:
     """Do the jobs, the long ones first, so that no worker is left with one at the end; results in the jobs' order."""
-    there = [job for job in jobs if found_result(job.folder, job.preset) is not None]
+    there = [job for job in jobs if found_result(job.folder / file, job.preset) is not None]
     if there:
         folder = there[0].root / there[0].preset.name
         said = f"{len(there)} of {len(jobs)} runs are in {folder} already and are used as they are"
         print(f"{said}; delete the folder to train anew", file=sys.stderr)
     order = sorted(range(len(jobs)), key=lambda n: (jobs[n].seed, -METHODS[jobs[n].method]))
-    done = reporting.run_all(work, [jobs[n] for n in order], workers=workers, title=title)
+    done = reporting.run_all(do, [jobs[n] for n in order], workers=workers, title=title)
     return [done[order.index(n)] for n in range(len(jobs))]
 
 
@@ -110,7 +116,8 @@ def everything(preset: Preset, root: Path) -> dict[str, Any]:
 
     They stand in the order of the table. Runs on another base, or in another setting, than was chosen are left out.
     """
-    tried, searched, found = (_results(preset, root / preset.name / part) for part in ("base", "search", "final"))
+    where = (("base", RESULT), ("final", COMPARED), ("final", RESULT))
+    tried, searched, found = (_results(preset, root / preset.name / part, file) for part, file in where)
     tried.sort(key=lambda r: (preset.takes.index(r["base"]["take"]), preset.lrs.index(r["base"]["lr"])))
     base = best_base(preset, tried)
     searched = [r for r in searched if Base(**r["base"]) == base and Setting(**r["setting"]) in settings(r["method"])]
@@ -126,5 +133,5 @@ def _place(result: dict[str, Any]) -> int:
     return list(METHODS).index(result["method"])
 
 
-def _results(preset: Preset, folder: Path) -> list[dict[str, Any]]:
-    return [r for path in sorted(folder.glob(f"*/{RESULT}")) if (r := found_result(path.parent, preset)) is not None]
+def _results(preset: Preset, folder: Path, file: str) -> list[dict[str, Any]]:
+    return [r for path in sorted(folder.glob(f"*/{file}")) if (r := found_result(path, preset)) is not None]

@@ -7,8 +7,8 @@ import math
 import sys
 import time
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -24,13 +24,15 @@ from minadv.data.documents import Corpus
 from minadv.influence import ZeroInfluenceWarning
 from minadv.models.pretraining import TextLM
 from minadv.models.text import TextClassifier
+from minadv.training import log
+from minadv.training.loop import LOG, Interrupted
 from minadv.training.optimizers import Adam
 from minadv.training.schedules import ExponentialDecay
 from minadv.training.text import TextRun, fit_text, pretrain_text
 from minadv.training.text_runs import Take
 from minadv.training.text_task import read
 
-RESULT = "result.json"
+RESULT, COMPARED = "result.json", "compared.json"
 ZERO_MAPS = "zero-maps.txt"
 CURVE = ("step", "train_loss", "regularizer", "valid_error", "valid_loss")
 """What a point of a result's curve is."""
@@ -40,8 +42,8 @@ CURVE = ("step", "train_loss", "regularizer", "valid_error", "valid_loss")
 class Preset:
     """One size of the comparison; what begins with ``lm_`` is for the language model.
 
-    Learning rates are multiplied by ``lr_decay`` and ``lm_lr_decay`` a step; in a search, which is shorter, they fall
-    as far in fewer steps. ``variant`` is the form of AdD (`minadv.commands.text_settings.VARIANTS`).
+    Learning rates are multiplied by ``lr_decay`` and ``lm_lr_decay`` a step. ``variant`` is the form of AdD
+    (`minadv.commands.text_settings.VARIANTS`).
     """
 
     name: str
@@ -64,12 +66,17 @@ class Preset:
     lrs: tuple[float, ...]
     lr_decay: float
     takes: tuple[Take, ...]
-    search_steps: int  # 0: no search
+    compared: int  # the evaluation at which the settings of a method are compared, from 1; 0: no search
     seeds: int
     evaluations: int
     min_documents: int = 1
     variant: str = "minadv"
     about: str = ""
+
+    @property
+    def eval_every(self) -> int:
+        """Steps between evaluations, of which there are never more than were asked for."""
+        return math.ceil(self.steps / self.evaluations)
 
 
 @dataclass(frozen=True)
@@ -89,23 +96,10 @@ class Job:
     seed: int
     setting: Setting
     base: Base
-    part: str  # "base", "search" or "final"
+    part: str  # "base" or "final"
     root: Path
     data_dir: str | None
     device: str = "cpu"
-
-    @property
-    def steps(self) -> int:
-        return self.preset.search_steps if self.part == "search" else self.preset.steps
-
-    @property
-    def lr_decay(self) -> float:
-        """A factor a step that comes to in this run's steps what the preset's comes to in all of its own."""
-        return float(self.preset.lr_decay ** (self.preset.steps / self.steps))
-
-    @property
-    def evaluations(self) -> int:
-        return 2 if self.part == "search" else self.preset.evaluations
 
     @property
     def folder(self) -> Path:
@@ -128,7 +122,7 @@ def encoder(preset: Preset, corpus: Corpus) -> dict[str, Any]:
 def pretrain(preset: Preset, *, root: Path, data_dir: str | None, device: str, workers: int | None) -> dict[str, Any]:
     """The language model that all runs begin with: trained, or found trained."""
     folder = root / preset.name / "lm"
-    if (found := found_result(folder, preset)) is not None:
+    if (found := found_result(folder / RESULT, preset, OF_LM)) is not None:
         return found
     about, started = about_data(preset, data_dir), time.monotonic()
     corpus = corpus_of(about)
@@ -161,7 +155,7 @@ def work(job: Job) -> dict[str, Any]:
 
     A run that only chooses keeps those of the best validation loss, which is what it is compared by.
     """
-    if (found := found_result(job.folder, job.preset)) is not None:
+    if (found := found_result(job.folder / RESULT, job.preset)) is not None:
         return found
     started = time.monotonic()
     with noting_zero_maps(job.folder):
@@ -186,7 +180,43 @@ def work(job: Job) -> dict[str, Any]:
     return result
 
 
-def train(job: Job) -> TextRun:
+def look(job: Job) -> dict[str, Any]:
+    """Train (or find trained) a classifier up to where settings are compared; its validation there."""
+    if (found := found_result(job.folder / COMPARED, job.preset)) is not None:
+        return found
+    started, stop = time.monotonic(), job.preset.compared * job.preset.eval_every
+
+    def interrupt(record: dict[str, Any]) -> None:
+        if record["step"] >= stop:
+            raise KeyboardInterrupt
+
+    if (record := _evaluation(job.folder, stop)) is None:
+        with noting_zero_maps(job.folder), suppress(Interrupted):
+            train(job, interrupt)
+        record = _evaluation(job.folder, stop)
+    assert record is not None
+    result = {
+        "preset": asdict(job.preset),
+        "method": job.method,
+        "seed": job.seed,
+        "setting": asdict(job.setting),
+        "base": asdict(job.base),
+        "step": stop,
+        "valid": {name: record[f"valid_{name}"] for name in ("loss", "error")},
+        "seconds": round(time.monotonic() - started, 1),
+    }
+    reporting.write_json(job.folder / COMPARED, result)
+    return result
+
+
+def _evaluation(folder: Path, step: int) -> dict[str, Any] | None:
+    """What a run's log says of its evaluation at a step."""
+    if not (folder / LOG).exists():
+        return None
+    return next((r for r in log.read(folder / LOG) if r["kind"] == "evaluation" and r["step"] == step), None)
+
+
+def train(job: Job, on_evaluation: Callable[[dict[str, Any]], None] | None = None) -> TextRun:
     """The run itself, from where it was left."""
     preset, about = job.preset, about_data(job.preset, job.data_dir)
     corpus = corpus_of(about)
@@ -199,11 +229,11 @@ def train(job: Job) -> TextRun:
         batch_size=preset.batch,
         unlabelled_size=preset.batch,
         max_tokens=preset.max_tokens,
-        steps=job.steps,
+        steps=preset.steps,
         optimizer=Adam(job.base.lr),
-        step_schedule=ExponentialDecay(job.lr_decay),
+        step_schedule=ExponentialDecay(preset.lr_decay),
         weight=weight(job.method, job.setting),
-        eval_every=math.ceil(job.steps / job.evaluations),  # never more evaluations than were asked for
+        eval_every=preset.eval_every,
         monitor="error" if job.part == "final" else "loss",
         keep=1,
         seed=job.seed,
@@ -213,6 +243,7 @@ def train(job: Job) -> TextRun:
         resume=True,
         workers=1,  # the runs themselves go side by side
         progress=False,
+        on_evaluation=on_evaluation,
     )
 
 
@@ -250,10 +281,17 @@ def wrong(run: TextRun) -> Array:
     return found
 
 
-def found_result(folder: Path, preset: Preset) -> dict[str, Any] | None:
-    """The result of a finished run of this very preset."""
-    path = folder / RESULT
+OF_LM = (
+    *("corpus", "vocab_size", "min_documents", "embed", "hidden", "dropout", "forget_bias", "candidates"),
+    *("lm_steps", "lm_batch", "lm_window", "lm_lr", "lm_lr_decay"),
+)
+"""What the language model depends on: a preset that differs in the rest can begin with the same one."""
+
+
+def found_result(path: Path, preset: Preset, fields: Sequence[str] | None = None) -> dict[str, Any] | None:
+    """The result of a finished run of this very preset, or of one that is the same in these fields."""
     if not path.exists():
         return None
     result: dict[str, Any] = json.loads(path.read_text())
-    return result if result.get("preset") == json.loads(json.dumps(asdict(preset))) else None
+    ours, theirs = json.loads(json.dumps(asdict(preset))), result.get("preset", {})
+    return result if all(theirs.get(name) == ours[name] for name in fields or ours) else None

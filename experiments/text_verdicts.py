@@ -175,9 +175,9 @@ def heading(preset: Preset, about: dict[str, Any], data: dict[str, Any]) -> str:
     corpus, lm = data["lm"]["facts"], data["lm"]
     read = "all words" if preset.max_tokens is None else f"the last {preset.max_tokens} words"
     search = (
-        f"three settings a method, of which that of least validation loss in runs of {preset.search_steps} steps "
-        "(one seed) is taken"
-        if preset.search_steps
+        f"three settings a method, of which that of least validation loss after {preset.compared * preset.eval_every} "
+        "steps (first seed) goes on to the end"
+        if preset.compared
         else "the paper's settings"
     )
     sums, taken, evaluations = " and ".join(SUMS), bases(data), len(data["results"][0]["curve"])

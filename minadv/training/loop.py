@@ -217,6 +217,7 @@ def train(
                     records.append(record)
                     if out is not None:
                         log.append(out / LOG, record)
+                    state = new  # whoever interrupts from here on finds it evaluated
                     if team.chief and on_evaluation is not None:
                         on_evaluation(record)
                 state = new

@@ -42,7 +42,7 @@ DOCSTRINGS = table2.PRESETS["docstrings"]
 TINY = Preset(
     *("tiny", "toy", None, 4, 50, 0.2, 6, None, 1.0),
     *(6, 4, 5, 1e-2, 0.9, 5),
-    *(5, 8, (1e-2,), 0.8, ("all", "embeddings"), 2, 1, 2),
+    *(5, 8, (1e-2,), 0.8, ("all", "embeddings"), 1, 1, 2),
     about="toys",
 )
 
@@ -85,7 +85,8 @@ def test_every_row_is_searched_alike_and_run(whole: Path) -> None:
     found = data(whole)
     searched = {m: [r["setting"] for r in found["search"] if r["method"] == m] for m in METHODS}
     assert all(len(searched[m]) == (0 if m == "none" or m in SUMS else 3) for m in METHODS)
-    assert {r["seed"] for r in (*found["search"], *found["tried"])} == {text_comparison.SEARCH_SEED}
+    assert {r["seed"] for r in found["tried"]} == {text_comparison.BASE_SEED}
+    assert {(r["seed"], r["step"]) for r in found["search"]} == {(0, 3)}
     assert [t["base"]["take"] for t in found["tried"]] == ["all", "embeddings"]
     best = min(found["tried"], key=lambda t: t["valid"]["loss"])["base"]
     assert all(r["base"] == best == found["base"] for r in (*found["search"], *found["results"]))
@@ -97,8 +98,11 @@ def test_every_row_is_searched_alike_and_run(whole: Path) -> None:
             best = min(trials, key=lambda s: s["valid"]["loss"])
             assert r["setting"] == best["setting"]
     assert found["lm"]["valid"]["perplexity"] > 1
-    folders = {path.name for path in (whole / "runs" / "tiny" / "final").iterdir()}
-    assert len(folders) == len(METHODS)
+    final = whole / "runs" / "tiny" / "final"
+    assert len(list(final.glob("*/result.json"))) == len(METHODS)
+    assert len(list(final.glob("*/compared.json"))) == len(found["search"]) == 3 * 9
+    left = [path for path in final.iterdir() if not (path / "result.json").exists()]
+    assert {load_text(path).step for path in left} == {3}
 
 
 def test_what_is_written_says_where_it_comes_from_and_names_no_folder(whole: Path) -> None:
@@ -142,7 +146,7 @@ def test_a_killed_run_goes_on(whole: Path, tmp_path: Path) -> None:
     """
     shutil.copytree(whole, tmp_path / "again")
     root = tmp_path / "again" / "runs" / "tiny"
-    [folder] = (root / "final").glob("AdD_K=2-*")
+    [folder] = (path.parent for path in (root / "final").glob("AdD_K=2-*/result.json"))
 
     def told(path: Path) -> dict[str, Any]:
         return {**json.loads((path / "result.json").read_text()), "seconds": None}
@@ -167,29 +171,30 @@ def test_a_killed_run_goes_on(whole: Path, tmp_path: Path) -> None:
 def test_zero_maps_are_counted(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """None in the rows of the table; those of a search that has no slope are, and other warnings are what they were."""
     assert [r["zero_maps"] for r in data(whole)["results"]] == [0] * len(METHODS)
-    job = Job(TINY, "AdD K=1", 0, Setting(), Base(1e-2, "all"), "search", tmp_path, None)
+    job = Job(TINY, "AdD K=1", 0, Setting(), Base(1e-2, "all"), "base", tmp_path, None)
     (tmp_path / "tiny").mkdir()
     shutil.copytree(whole / "runs" / "tiny" / "lm", tmp_path / "tiny" / "lm")
     same = AdD(delta=0.04, init="base", share_noise=False)
     monkeypatch.setattr(text_jobs, "regularizer", lambda *given: same)
     monkeypatch.setattr(TextClassifier, "noise", lambda *given: None)  # the same in both passes: none
-    assert text_jobs.work(job)["zero_maps"] == 2 * 2  # labelled and unlabelled texts of two steps
+    assert text_jobs.work(job)["zero_maps"] == 2 * 5  # labelled and unlabelled texts of five steps
     with pytest.warns(UserWarning, match="other"), text_jobs.noting_zero_maps(tmp_path):
         warnings.warn("other", UserWarning, stacklevel=1)
 
 
 def test_it_stops_where_it_is_told_to(tmp_path: Path) -> None:
-    for until, there in (("pretrain", ["lm"]), ("base", ["base", "lm"]), ("search", ["base", "lm", "search"])):
+    for until, there in (("pretrain", ["lm"]), ("base", ["base", "lm"]), ("search", ["base", "final", "lm"])):
         run(tmp_path, "--until", until, "--methods", "VD")
         assert sorted(path.name for path in (tmp_path / "runs" / "tiny").iterdir()) == there
         assert not (tmp_path / "out").exists()
-    assert len(list((tmp_path / "runs" / "tiny" / "search").iterdir())) == 3
+    assert len(list((tmp_path / "runs" / "tiny" / "final").iterdir())) == 3
 
 
 def test_the_command_line_opens_its_runs(whole: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("minadv.commands.text_settings.reviews.load", lambda name, **how: OF)
     for r in data(whole)["results"][:3]:
-        [folder] = (whole / "runs" / "tiny" / "final").glob(f"{r['method'].replace(' ', '_')}-*")
+        name = r["method"].replace(" ", "_")
+        [folder] = (path.parent for path in (whole / "runs" / "tiny" / "final").glob(f"{name}-*/result.json"))
         assert main(["eval", str(folder)]) == 0
         assert capsys.readouterr().out.startswith(f"test error {r['test']['error']:.2f} %")
 
@@ -220,7 +225,7 @@ def test_the_paper_s_presets_run_its_form(method: str) -> None:
 def test_the_form_reaches_the_run(whole: Path, tmp_path: Path) -> None:
     (tmp_path / "tiny").mkdir()
     shutil.copytree(whole / "runs" / "tiny" / "lm", tmp_path / "tiny" / "lm")
-    job = Job(replace(TINY, variant="paper"), "AdD K=2", 0, Setting(), Base(1e-2, "all"), "search", tmp_path, None)
+    job = Job(replace(TINY, variant="paper"), "AdD K=2", 0, Setting(), Base(1e-2, "all"), "final", tmp_path, None)
     assert text_jobs.work(job)["zero_maps"] == 0
     described = load_text(job.folder).config["regularizer"]
     assert (described["init"], described["share_noise"]) == ("base", False)
@@ -247,9 +252,27 @@ def test_settings_are_chosen_by_validation_loss() -> None:
 
 
 def test_runs_that_choose_keep_the_weights_of_least_loss(whole: Path) -> None:
-    for part, monitor in (("base", "loss"), ("search", "loss"), ("final", "error")):
+    for part, monitor in (("base", "loss"), ("final", "error")):
         folder = next(path for path in (whole / "runs" / "tiny" / part).iterdir())
         assert load_text(folder).config["recipe"]["monitor"] == monitor
+
+
+def test_the_chosen_run_goes_on_to_the_bits_of_one_that_was_never_stopped(whole: Path, tmp_path: Path) -> None:
+    (tmp_path / "tiny").mkdir()
+    shutil.copytree(whole / "runs" / "tiny" / "lm", tmp_path / "tiny" / "lm")
+    row = next(r for r in data(whole)["results"] if r["method"] == "FD")
+    job = Job(TINY, "FD", 0, Setting(**row["setting"]), Base(**row["base"]), "final", tmp_path, None)
+    straight = json.loads(json.dumps(text_jobs.work(job)))
+    assert {**straight, "seconds": None} == {**row, "seconds": None}
+    look = text_jobs.look(job)  # of a run that has gone past it
+    assert look["valid"]["loss"] == row["curve"][0][4]
+
+
+def test_a_language_model_serves_every_preset_that_has_the_same(whole: Path) -> None:
+    path = whole / "runs" / "tiny" / "lm" / "result.json"
+    for preset, fits in ((replace(TINY, steps=99), True), (replace(TINY, lm_steps=99), False)):
+        assert (text_jobs.found_result(path, preset, text_jobs.OF_LM) is not None) == fits
+        assert text_jobs.found_result(path, preset) is None
 
 
 def test_the_paper_s_delta_is_a_budget_of_four_in_the_small_preset() -> None:
@@ -384,8 +407,7 @@ def test_the_paper_s_presets_are_those_of_the_command_line(name: str) -> None:
 
 
 def test_learning_rates_fall_as_the_preset_says(whole: Path) -> None:
-    """By the preset's factor in full runs, and as far in the fewer steps of a search."""
-    for part, rate in (("lm", 0.9), ("base/*", 0.8), ("final/*", 0.8), ("search/*", 0.8 ** (5 / 2))):
+    for part, rate in (("lm", 0.9), ("base/*", 0.8), ("final/*", 0.8)):
         for folder in (whole / "runs" / "tiny").glob(part):
             assert load_text(folder).config["recipe"]["step_schedule"]["rate"] == pytest.approx(rate)
 

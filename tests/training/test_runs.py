@@ -79,28 +79,28 @@ def test_without_a_folder_nothing_is_written(data: Images, tmp_path: Path, monke
 
 
 def stopped_at(data: Images, out: Path, step: int, **options: Any) -> None:
-    """A run interrupted from the keyboard after the evaluation of a step, before it is done with that step."""
+    """A run interrupted from the keyboard after the evaluation of a step."""
 
     def interrupt(record: dict[str, Any]) -> None:
         if record["step"] == step:
             raise KeyboardInterrupt
 
     given = {**OPTIONS, "steps": 12, "eval_every": 2, "out": out, **options}
-    with pytest.raises(Interrupted, match=f"stopped at step {step - 1} and saved in {out}"):
+    with pytest.raises(Interrupted, match=f"stopped at step {step} and saved in {out}"):
         minadv.fit(MODEL, data, **given, on_evaluation=interrupt)
 
 
 def test_interrupted_and_resumed(data: Images, out: Path, device: Any) -> None:
     stopped_at(data, out, 8, device=device)
     assert not is_finished(out)
-    assert minadv.load(out).step == 7
+    assert minadv.load(out).step == 8
     run = minadv.fit(MODEL, data, **OPTIONS, steps=12, eval_every=2, device=device, out=out, resume=True)
     whole = minadv.fit(MODEL, data, **OPTIONS, steps=12, eval_every=2, device=device, out=out.with_name("whole"))
     assert_same_bits((run.params, run.last), (whole.params, whole.last))
     assert [{**r, "time": 0} for r in run.records] == [{**r, "time": 0} for r in whole.records]
     assert is_finished(out)
     [said] = [record for record in log.read(out / "log.jsonl") if record["kind"] == "resumed"]
-    assert (said["step"], said["workers"], said["ranks"], said["device"]) == (7, 1, 1, device.name)
+    assert (said["step"], said["workers"], said["ranks"], said["device"]) == (8, 1, 1, device.name)
     assert said["versions"] == log.versions()
     before = contents(out)
     again = minadv.fit(MODEL, data, **OPTIONS, steps=12, eval_every=2, device=device, out=out, resume=True)
