@@ -192,13 +192,16 @@ def write_json(path: Path, data: Any, *, own: bool = False) -> Path:
 
 
 def save_figure(figure: Any, path: Path) -> Path:
-    """A figure, written under a temporary name and renamed."""
+    """A figure, written under a temporary name, renamed, and closed."""
+    import matplotlib.pyplot as plt
+
     if launch.place().rank > 0:
         return path
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(path.stem + ".tmp" + path.suffix)
     figure.savefig(temporary, dpi=120, bbox_inches="tight")
     temporary.replace(path)
+    plt.close(figure)
     return path
 
 
