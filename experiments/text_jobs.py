@@ -102,6 +102,12 @@ class Job:
     device: str = "cpu"
 
     @property
+    def described(self) -> dict[str, Any]:
+        """What a result says of its run."""
+        which = {"method": self.method, "seed": self.seed}
+        return {"preset": asdict(self.preset), **which, "setting": asdict(self.setting), "base": asdict(self.base)}
+
+    @property
     def folder(self) -> Path:
         s, base = self.setting, f"{self.base.take}-{self.base.lr:g}"
         name = f"{self.method}-{s.p:g}-{s.delta:g}-{s.norm:g}-{s.weight:g}-{base}-seed{self.seed}".replace(" ", "_")
@@ -161,11 +167,7 @@ def work(job: Job) -> dict[str, Any]:
     with noting_zero_maps(job.folder):
         run = train(job)
     result = {
-        "preset": asdict(job.preset),
-        "method": job.method,
-        "seed": job.seed,
-        "setting": asdict(job.setting),
-        "base": asdict(job.base),
+        **job.described,
         "valid": run.evaluate("valid"),
         "curve": [tuple(r[name] for name in CURVE) for r in run.records],
         "epochs": run.records[-1]["epoch"],
@@ -196,11 +198,7 @@ def look(job: Job) -> dict[str, Any]:
         record = _evaluation(job.folder, stop)
     assert record is not None
     result = {
-        "preset": asdict(job.preset),
-        "method": job.method,
-        "seed": job.seed,
-        "setting": asdict(job.setting),
-        "base": asdict(job.base),
+        **job.described,
         "step": stop,
         "valid": {name: record[f"valid_{name}"] for name in ("loss", "error")},
         "seconds": round(time.monotonic() - started, 1),
