@@ -101,17 +101,13 @@ def regularizer(job: Job) -> Regularizer:
     return AdD(delta=job.strength, adv_steps=int(job.method[-1]))
 
 
-def work(job: Job) -> dict[str, Any]:
-    """Train (or find trained) one network; its errors on validation and test, with the weights of the last step."""
-    if (found := _found(job)) is not None:
-        return found
-    data = load(job.preset, job.task, job.data_dir)
-    model = Classifier(data.train.x.shape[2], job.preset.n_hidden, data.classes)
-    per_epoch = len(data.train) // job.preset.batch
+def recipe(job: Job, n_train: int) -> Recipe:
+    """How a job is trained on so many images."""
+    per_epoch = n_train // job.preset.batch
     shorter = job.preset.search_epochs if job.part == "search" else None
     epochs = shorter or job.preset.epochs
     kind = {"adam": Adam, "rmsprop": RMSProp}[job.preset.optimizer]
-    recipe = Recipe(
+    return Recipe(
         steps=round(epochs * per_epoch),
         optimizer=kind(job.preset.lr),
         clip=Clip(1.0),
@@ -119,12 +115,20 @@ def work(job: Job) -> dict[str, Any]:
         weight=job.weight,
         weight_schedule=RampUp(epochs / 5),
     )
+
+
+def work(job: Job) -> dict[str, Any]:
+    """Train (or find trained) one network; its errors on validation and test, with the weights of the last step."""
+    if (found := _found(job)) is not None:
+        return found
+    data = load(job.preset, job.task, job.data_dir)
+    model = Classifier(data.train.x.shape[2], job.preset.n_hidden, data.classes)
     started = time.monotonic()
     run = fit(
         model,
         data,
         regularizer=regularizer(job),
-        recipe=recipe,
+        recipe=recipe(job, len(data.train)),
         batch_size=job.preset.batch,
         seed=job.seed,
         device=job.device,
@@ -190,25 +194,41 @@ def compare(
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Search settings on validation data, then run all seeds; returns the results of both."""
     load(preset, preset.tasks[0], data_dir)  # data that is missing or wrong is said before any process starts
-    first = Job(preset, "", "", SEARCH_SEED, 0.0, 0.0, "search", root, data_dir, device)
-    trials = [
+    first = first_job(preset, root=root, data_dir=data_dir, device=device)
+    tried = trials(first, methods)
+    _say_what_is_there(tried)
+    searched = reporting.run_all(work, tried, workers=workers, title=f"{preset.name}: settings") if tried else []
+    jobs = finals(first, methods, seeds, searched)
+    _say_what_is_there(jobs)
+    return searched, reporting.run_all(work, jobs, workers=workers, title=f"{preset.name}: seeds")
+
+
+def first_job(preset: Preset, *, root: Path, data_dir: str | None, device: DeviceName = "cpu") -> Job:
+    """What all jobs of a comparison have in common."""
+    return Job(preset, "", "", SEARCH_SEED, 0.0, 0.0, "search", root, data_dir, device)
+
+
+def trials(first: Job, methods: Sequence[str]) -> list[Job]:
+    """The jobs like the first one that search the settings."""
+    return [
         replace(first, method=method, task=task, strength=strength, weight=weight)
         for method in methods
-        for task in preset.tasks
-        for strength, weight in settings(method, preset.n_hidden)
-        if preset.search and len(settings(method, preset.n_hidden)) > 1
+        for task in first.preset.tasks
+        for strength, weight in settings(method, first.preset.n_hidden)
+        if first.preset.search and len(settings(method, first.preset.n_hidden)) > 1
     ]
-    _say_what_is_there(trials)
-    searched = reporting.run_all(work, trials, workers=workers, title=f"{preset.name}: settings") if trials else []
+
+
+def finals(first: Job, methods: Sequence[str], seeds: int, searched: Sequence[dict[str, Any]]) -> list[Job]:
+    """The jobs like the first one that run every seed, in the best setting of a search or in the first there is."""
     jobs = []
     for seed in range(seeds):
         for method in methods:
-            for task in preset.tasks:
-                strength, weight = best_setting(searched, method, task) or settings(method, preset.n_hidden)[0]
+            for task in first.preset.tasks:
+                strength, weight = best_setting(searched, method, task) or settings(method, first.preset.n_hidden)[0]
                 one = replace(first, method=method, task=task, strength=strength, weight=weight)
                 jobs.append(replace(one, seed=seed, part="final"))
-    _say_what_is_there(jobs)
-    return searched, reporting.run_all(work, jobs, workers=workers, title=f"{preset.name}: seeds")
+    return jobs
 
 
 SEARCH_SEED = 1000

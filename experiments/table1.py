@@ -3,7 +3,7 @@ r"""Table 1: sequential images, every method, several seeds.
 ``python -m experiments.table1 --preset digits`` (10 seeds, pixel by pixel), ``mnist-rows``, ``mnist-pooled``, or
 ``paper``, the real sizes, for a GPU and days. Killed, it goes on where it stopped when the same command is given again.
 Writes table1-PRESET.json, .md and .png under experiments/results; with other methods or seeds than the preset's, beside
-the runs instead.
+the runs instead. ``--estimate`` tells in a minute how long all that would take here.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from experiments import comparison, comparison_report, reporting
+from experiments import comparison, comparison_report, cost, reporting
 from experiments.comparison import METHODS, Preset
 from minadv.commands.numbers import positive
 from minadv.commands.parsing import Parser
@@ -56,13 +56,18 @@ def main(argv: Sequence[str] | None = None) -> None:
     reporting.add_device(parser)
     parser.add_argument("--runs", type=Path, default=Path("runs/table1"), help="folder of the runs (runs/table1)")
     parser.add_argument("--out", type=Path, help="folder for the results (default: see above)")
-    parser.add_argument("--report-only", action="store_true", help="text and figure anew, from the JSON")
+    instead = parser.add_mutually_exclusive_group()
+    instead.add_argument("--estimate", action="store_true", help="time a few steps, tell how long the whole would take")
+    instead.add_argument("--report-only", action="store_true", help="text and figure anew, from the JSON")
     args = parser.parse_args(argv)
     preset = PRESETS[args.preset]
     seeds = args.seeds or preset.seeds
     whole = seeds == preset.seeds and list(args.methods) == list(METHODS)
     out = args.out or (reporting.RESULTS if whole else args.runs)
     path = out / f"table1-{preset.name}.json"
+    if args.estimate:
+        write_estimate(preset, args, seeds, path.with_name(f"table1-{preset.name}-cost.json"), argv)
+        return
     if not args.report_only:
         started = time.time()
         searched, results = comparison.compare(
@@ -72,6 +77,20 @@ def main(argv: Sequence[str] | None = None) -> None:
         about["command"] = reporting.command("table1", argv)
         reporting.write_json(path, {"facts": about, "search": searched, "results": results})
     write(preset, path)
+
+
+def write_estimate(preset: Preset, args: Any, seeds: int, path: Path, argv: Sequence[str] | None) -> None:
+    """What the command without ``--estimate`` would cost here."""
+    started, placed = time.time(), reporting.place(args)
+    comparison.load(preset, preset.tasks[0], args.data_dir)  # data that is missing is said before any process starts
+    first = comparison.first_job(preset, root=args.runs, data_dir=args.data_dir, device=placed["device"])
+    rows = cost.estimate(first, args.methods, seeds, placed["workers"])
+    about = reporting.facts(started, seeds=seeds, preset=asdict(preset))
+    about["command"] = reporting.command("table1", argv)
+    text = cost.report(first, rows, placed["workers"], about)
+    paths = [reporting.write_json(path, {"facts": about, "rows": rows}), reporting.write(path.with_suffix(".md"), text)]
+    print(text)
+    print("written:", *paths, sep="\n  ")
 
 
 def write(preset: Preset, path: Path) -> None:

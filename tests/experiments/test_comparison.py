@@ -13,7 +13,7 @@ pytest.importorskip("sklearn", reason="the digits come with scikit-learn")
 pytest.importorskip("matplotlib", reason="figures need matplotlib")
 pytest.importorskip("threadpoolctl", reason="experiments set BLAS threads")
 
-from experiments import bench_images, comparison, digits, figure3, reporting, table1
+from experiments import bench_images, comparison, cost, digits, figure3, reporting, table1
 from experiments.comparison import Job, Preset, best_setting, compare
 from experiments.comparison_report import errors, figure, p_value, table, verdict
 from minadv.backend import Device
@@ -197,6 +197,38 @@ def test_table1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) ->
     assert (tmp_path / "table1-digits.md").read_text() == text
     table1.main(["--methods", "none", "--runs", str(tmp_path / "runs")])  # a part is not written over the whole
     assert (tmp_path / "runs" / "table1-digits.md").exists()
+
+
+def test_estimate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    """The steps it counts are those that the comparison takes, and their time is told of all processes together."""
+    preset = Preset("digits", "digits", "row", 2, 8, 2, 3, batch=200, search_epochs=1)
+    monkeypatch.setitem(table1.PRESETS, "digits", preset)
+    monkeypatch.setattr(cost, "SECONDS", 0.1)
+    options = ["--methods", "none", "VD", "--device", "cpu", "--runs", str(tmp_path / "runs"), "--out", str(tmp_path)]
+    table1.main([*options, "--estimate", "--workers", "2"])
+    rows = json.loads((tmp_path / "table1-digits-cost.json").read_text())["rows"]
+    assert not (tmp_path / "runs").exists()
+    taken: dict[str, list[int]] = {}
+
+    def fit(*args: Any, regularizer: Any, recipe: Any, **how: Any) -> None:
+        taken.setdefault(type(regularizer).__name__, []).append(recipe.steps)
+        raise NotImplementedError
+
+    first = comparison.first_job(preset, root=tmp_path, data_dir=None)
+    monkeypatch.setattr(comparison, "fit", fit)
+    for job in [*comparison.trials(first, ["none", "VD"]), *comparison.finals(first, ["none", "VD"], 3, [])]:
+        with pytest.raises(NotImplementedError):
+            comparison.work(job)
+    assert [(row["runs"], row["steps"]) for row in rows] == [(len(t), sum(t)) for t in (taken["Plain"], taken["VD"])]
+    for row in rows:
+        evaluations = sum(steps // 6 + 1 for steps in taken["Plain" if row["method"] == "none" else "VD"])
+        parts = row["runs"] * row["begin"] + row["steps"] * row["step"] + evaluations * row["evaluation"]
+        assert row["seconds"] == pytest.approx(parts)
+        assert min(row["begin"], row["evaluation"]) > 0
+    hours = sum(row["seconds"] for row in rows) / 3600
+    assert f"About {hours / 2:.1f} hours with 2 processes" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        table1.main([*options, "--estimate", "--report-only"])
 
 
 def test_runs_of_another_preset_are_not_taken_over(
