@@ -376,6 +376,15 @@ def test_naive_bayes_against_scikit_learn() -> None:
     assert found["valid"]["error"] == pytest.approx(100 * min(errors))
 
 
+def test_naive_bayes_reads_what_the_networks_read() -> None:
+    """Texts that all end in the same word: whoever reads only that gives all of them one class."""
+    text = np.tile([2, 2, 4, 3, 3, 4], 6)
+    part = Documents(text, np.arange(0, 36, 3), np.full(12, 3), np.tile([0, 1], 6))
+    of = replace(OF, train=part, valid=part, test=part)
+    assert naive_bayes.naive_bayes(of, None)["wrong"] == []
+    assert len(naive_bayes.naive_bayes(of, 1)["wrong"]) == 6
+
+
 def test_the_paper_is_quoted_rightly() -> None:
     """Table 2 of the paper; the row that is minadv's own has no figure there."""
     assert set(text_verdicts.PAPER) == set(METHODS) - {"AdD reselect"}
