@@ -26,10 +26,10 @@ import numpy as np
 import numpy.typing as npt
 
 from minadv import gates
-from minadv.backend import Array, namespace, to_host
+from minadv.backend import Array, is_host, namespace, to_host
 from minadv.checks import backward_inputs, expect_shape, forward_inputs
 from minadv.initial import blocks, glorot, orthogonal
-from minadv.lstm_packing import Packed, by_gate, pack
+from minadv.lstm_packing import Packed, by_gate, in_pieces, pack
 from minadv.workspace import Slot, Workspace, take_slot
 
 
@@ -185,8 +185,9 @@ def _project(packed: Packed, caches: Sequence[Cache]) -> list[Array] | None:
         return None
     last = {id(cache.x): cache for cache in caches}
     for cache in last.values():
-        x_T, a = cache.x.transpose(0, 2, 1), cache.a
-        namespace(a).matmul(packed.W, x_T, out=a.reshape(a.shape[0], -1, a.shape[3]))
+        x_T, a = cache.x.transpose(0, 2, 1), cache.a.reshape(len(cache.a), -1, cache.a.shape[3])
+        for x_t, a_t in zip(x_T, a, strict=True) if is_host(a) else [(x_T, a)]:  # a GPU does all steps at once
+            in_pieces(packed.W, x_t, out=a_t, piece=64)
     return [last[id(cache.x)].a for cache in caches]
 
 
@@ -286,7 +287,9 @@ def backward_together(
                 for n, way in enumerate(ways):
                     way.dx[t - 1 : t - 1 + size] = dx[:, :, n].transpose(1, 2, 0)
             if entered is not None:
-                share = entered[:, :size].reshape(H + I + 1, -1) @ chunk.T
+                columns, share = entered[:, :size].reshape(H + I + 1, -1), xp.empty((H + I + 1, 4 * H), x.dtype)
+                xp.matmul(columns[:H], chunk.T, out=share[:H])
+                in_pieces(columns[H:], chunk.T, out=share[H:], piece=192)
                 dparams = share if dparams is None else xp.add(dparams, share, out=dparams)
     total = None if dparams is None else Params(W=dparams[H:-1], U=dparams[:H], b=dparams[-1])
     return total, [way.grads() for way in ways]

@@ -2,9 +2,11 @@ r"""The weights of an LSTM as its steps multiply with them, and how: what `lstm`
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any
 
+from minadv import threads
 from minadv.backend import Array, is_host, namespace
 
 
@@ -30,8 +32,29 @@ def pack(params: Any) -> Packed:
 
 
 def by_gate(H: int, columns: Array) -> bool:
-    """Whether a step is better multiplied gate by gate: up to a million multiplications OpenBLAS does not pack."""
-    return is_host(columns) and H * columns.size <= 1_000_000
+    """Whether a step is better multiplied gate by gate: where BLAS does not pack so small a product."""
+    return is_host(columns) and H * columns.size <= 1_000_000 and _has_small_products()
+
+
+@functools.cache
+def _has_small_products() -> bool:
+    """Whether BLAS has kernels for small products, of up to a million multiplications: OpenBLAS has, with AVX-512."""
+    return any(lib.get("architecture") in {"SkylakeX", "Cooperlake", "SapphireRapids"} for lib in threads.blas())
+
+
+def in_pieces(left: Array, right: Array, *, out: Array, piece: int) -> None:
+    """``left @ right`` into ``out``; on the host as a sum of products of at most ``piece`` terms, which round less.
+
+    A BLAS adds up hundreds of terms in one register. Of all products of a step those with the inputs, whose terms are
+    large and of either sign, would round most.
+    """
+    xp, K = namespace(left), left.shape[1]
+    pieces = -(-K // piece) if is_host(left) else 1
+    first, *others = (slice(K * n // pieces, K * (n + 1) // pieces) for n in range(pieces))
+    xp.matmul(left[:, first], right[..., first, :], out=out)
+    share = xp.empty_like(out) if others else None
+    for cut in others:
+        out += xp.matmul(left[:, cut], right[..., cut, :], out=share)
 
 
 def _transposed(*parts: Array) -> Array:

@@ -74,6 +74,9 @@ TABLE = {
         ("one x for all passes", "xW[n][t - 1]", "xW[0][t - 1]", TOGETHER),
         ("chunks overwrite each other", "if dparams is None else xp.add(", "if True else xp.add(", TOGETHER),
     ],
+    "lstm_packing.py": [
+        ("pieces overwrite each other", "out += xp.matmul(", "out[...] = xp.matmul(", "test_lstm_packing.py"),
+    ],
     "gru.py": [
         (
             "weights of the unmasked state",
