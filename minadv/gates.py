@@ -9,6 +9,10 @@ tanh; the GRU's is :math:`\tfrac12 + \tfrac12 \tanh(z/2)`.
 
 from __future__ import annotations
 
+import functools
+import math
+from typing import Any
+
 import numpy as np
 
 from minadv.backend import Array, namespace
@@ -24,6 +28,12 @@ def flush_vanished(*gradients: Array) -> None:
         xp = namespace(gradient)
         info = xp.finfo(gradient.dtype)
         gradient *= xp.abs(gradient) > float(info.tiny / info.eps)
+
+
+@functools.cache
+def _next_to_nothing(dtype: Any) -> float:
+    """What makes no difference to a number, unless that is zero or as good as zero."""
+    return math.sqrt(np.finfo(dtype).tiny)
 
 
 def rnn_step(z: Array, *, h: Array) -> None:
@@ -72,7 +82,7 @@ def lstm_step_backward(a: Array, c_prev: Array, h: Array, dh: Array, *, dc: Arra
     xp = namespace(a)
     i, f, g, o = a
     di, df, dg, do = dz
-    xp.maximum(o, float(xp.finfo(a.dtype).tiny) ** 0.5, out=free)  # its square is not zero either
+    xp.add(o, _next_to_nothing(a.dtype), out=free)  # nor is it then so small that an h of padding would overflow
     xp.divide(h, free, out=free)
     xp.multiply(free, h, out=free)
     xp.subtract(o, free, out=free)

@@ -29,7 +29,7 @@ from minadv import gates
 from minadv.backend import Array, is_host, namespace, to_host
 from minadv.checks import backward_inputs, expect_shape, forward_inputs
 from minadv.initial import blocks, glorot, orthogonal
-from minadv.lstm_packing import Packed, by_gate, in_pieces, pack
+from minadv.lstm_packing import Packed, by_gate, goes_below, in_pieces, pack
 from minadv.workspace import Slot, Workspace, take_slot
 
 
@@ -243,18 +243,19 @@ def backward_together(
     x, slot, P, H = caches[0].x, caches[0].slot, len(caches), params.U.shape[0]
     (T, B, I), xp = x.shape, namespace(x)
     ways = [_Way(*given, hhat=hhat, inputs=inputs) for given in zip(caches, dhs, dstates, strict=True)]
-    dz, dhhat = slot.take("dz", (4, H, P, B), x), slot.take("dhhat_t", (H, P, B), x)  # of one step
-    dz_one, free = slot.take("dz_one", (4, H, B), x), slot.take("free", (H, B), x)
+    dz, free = slot.take("dz", (4, H, B), x), slot.take("free", (H, B), x)  # of one step of one pass
+    dhhat = slot.take("dhhat_t", (H, P, B), x)  # of one step
     U = params.U.reshape(H, 4, H).transpose(1, 0, 2) if by_gate(H, dhhat) else params.U
-    dz_columns, dhhat_columns = dz.reshape(*U.shape[:-2], -1, P * B), dhhat.reshape(H, P * B)
+    dhhat_columns = dhhat.reshape(H, P * B)
     shares = slot.take("shares", (4, H, P * B), x) if U.ndim == 3 else dhhat_columns
     # of a chunk of steps: enough columns for a fast product that outweighs the adding up, and no more
-    C = -(-T // max(1, round(T * P * B / max(1024, 2 * H))))
-    dzs = slot.take("dzs", (4 * H, C, P * B), x) if weights or inputs else None
+    C = -(-T // max(1, round(T * P * B / max(1024, 2 * H)))) if weights or inputs else 1
+    dzs = slot.take("dzs", (4, H, C, P, B), x)
     entered = slot.take("entered", (H + I + 1, C, P, B), x) if weights else None  # the masked states, x and 1
     if entered is not None:
         entered[-1] = 1
     dparams: Array | None = None  # (H+I+1, 4H), the gradient of U above W above b
+    whole = H + I + 1 if goes_below(I, H) else H  # its rows that are multiplied in one go
 
     for t in range(T, 0, -1):
         k = (t - 1) % C  # the step's place in its chunk
@@ -265,31 +266,28 @@ def backward_together(
             if way.dh_out is not None:
                 way.dh += way.dh_out[t - 1].T
             way.hold_back(t)
-            dz_n = dz[:, :, 0] if P == 1 else dz_one
-            gates.lstm_step_backward(cache.a[t - 1], cache.c[t - 1], cache.hs[t], way.dh, dc=way.dc, dz=dz_n, free=free)
-            if P > 1:
-                dz[:, :, n] = dz_one
+            gates.lstm_step_backward(cache.a[t - 1], cache.c[t - 1], cache.hs[t], way.dh, dc=way.dc, dz=dz, free=free)
+            dzs[:, :, k, n] = dz
             if entered is not None:
                 entered[:H, k, n] = cache.hs[t - 1] if way.m is None else xp.multiply(cache.hs[t - 1], way.m, out=free)
                 entered[H:-1, k, n] = cache.x[t - 1].T
-        xp.matmul(U, dz_columns, out=shares)
+        xp.matmul(U, dzs[:, :, k].reshape(*U.shape[:-2], -1, P * B), out=shares)
         if U.ndim == 3:
             xp.sum(shares, axis=0, out=dhhat_columns)
         for n, way in enumerate(ways):
             way.hand_back(t, dhhat[:, n], free)
-        if dzs is not None:
-            dzs[:, k] = dz.reshape(4 * H, P * B)
-        if dzs is not None and k == 0:  # the chunk of the steps t .. t + size - 1 is whole
+        if (weights or inputs) and k == 0:  # the chunk of the steps t .. t + size - 1 is whole
             size = min(C, T - t + 1)
-            chunk = dzs[:, :size].reshape(4 * H, -1)
+            chunk = dzs[:, :, :size].reshape(4 * H, -1)
             if inputs:
                 dx = (params.W @ chunk).reshape(I, size, P, B)
                 for n, way in enumerate(ways):
                     way.dx[t - 1 : t - 1 + size] = dx[:, :, n].transpose(1, 2, 0)
             if entered is not None:
                 columns, share = entered[:, :size].reshape(H + I + 1, -1), xp.empty((H + I + 1, 4 * H), x.dtype)
-                xp.matmul(columns[:H], chunk.T, out=share[:H])
-                in_pieces(columns[H:], chunk.T, out=share[H:], piece=192)
+                xp.matmul(columns[:whole], chunk.T, out=share[:whole])
+                if whole == H:
+                    in_pieces(columns[H:], chunk.T, out=share[H:], piece=192)
                 dparams = share if dparams is None else xp.add(dparams, share, out=dparams)
     total = None if dparams is None else Params(W=dparams[H:-1], U=dparams[:H], b=dparams[-1])
     return total, [way.grads() for way in ways]

@@ -19,9 +19,9 @@ class Packed:
 
 
 def pack(params: Any) -> Packed:
-    """Transpose the weights. Where x_t is small it goes below the masked state: one product, and no sum."""
+    """Transpose the weights."""
     H, I = params.U.shape[0], params.W.shape[0]
-    below = 8 * I <= H
+    below = goes_below(I, H)
     parts = [params.U, params.W, params.b[None]] if below else [params.U, params.b[None]]
     packed = Packed(_transposed(*parts), None if below else _transposed(params.W))
     for rows in (packed.UWb, packed.W):
@@ -29,6 +29,11 @@ def pack(params: Any) -> Packed:
             rows[: 2 * H] *= -1  # i and f
             rows[3 * H :] *= -1  # o
     return packed
+
+
+def goes_below(I: int, H: int) -> bool:
+    """Whether x_t is so small that it goes below the masked state: one product, and no sum."""
+    return 8 * I <= H
 
 
 def by_gate(H: int, columns: Array) -> bool:

@@ -333,7 +333,7 @@ def test_bad_texts(tmp_path: Path, fails: Any) -> None:
     strange = write_corpus(tmp_path / "a", train="a b\nb a\n", valid="a c\n")
     line = fails(*options, strange)
     assert f"{strange}/valid.txt, line 1: 'c' is not among the 3 words of the training text" in line
-    assert "no <unk> to stand for it: write <unk> for rare words there, or set min_count to 2" in line
+    assert "no <unk> to stand for it: write <unk> for rare words there, or set min_count (--min-count) to 2" in line
     for part in ("train", "valid", "test"):
         folder = write_corpus(tmp_path / f"empty-{part}", **{part: "\n\n"})
         assert fails(*options, folder) == f"minadv: {folder}/{part}.txt is empty, expected lines of words"

@@ -113,7 +113,8 @@ class Words:
         except KeyError as error:
             raise DataError(
                 f"{where}: {error.args[0]!r} is not among the {len(self):,} words of the training text, and there is "
-                f"no {UNK} to stand for it: write {UNK} for rare words there, or set min_count to 2 or more"
+                f"no {UNK} to stand for it: write {UNK} for rare words there, or set min_count (--min-count) to 2 "
+                "or more"
             ) from None
 
     def decode(self, ids: Array) -> list[str]:
