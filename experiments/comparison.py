@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -123,7 +122,6 @@ def work(job: Job) -> dict[str, Any]:
         return found
     data = load(job.preset, job.task, job.data_dir)
     model = Classifier(data.train.x.shape[2], job.preset.n_hidden, data.classes)
-    started = time.monotonic()
     run = fit(
         model,
         data,
@@ -149,7 +147,7 @@ def work(job: Job) -> dict[str, Any]:
         "valid": evaluate(model, run.last, data.valid, batch_size=job.preset.batch),
         "test": evaluate(model, run.last, data.test, batch_size=job.preset.batch),
         "curve": [(r["epoch"], r["valid_error"]) for r in run.records],
-        "seconds": round(time.monotonic() - started, 1),
+        "seconds": reporting.trained(job.folder),
     }
     reporting.write_json(job.folder / RESULT, result, own=True)
     return result

@@ -32,9 +32,7 @@ def common(results: Results, methods: Sequence[str]) -> list[dict[str, Any]]:
 
 def made_by(results: Results) -> str:
     """On which processors and at which commits the rows were made."""
-    made = [r["made"] for r in results if "made" in r]
-    places = sorted({f"{m['cpu']}, {reporting.at_commit(m)}" for m in made})
-    return f"Rows were made on: {'; '.join(places)}." if places else ""
+    return f"Rows were made on: {reporting.made_by(results)}."
 
 
 PARTS = ("valid", "test", "clean", "train")

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
+from datetime import datetime
 from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
@@ -29,11 +30,11 @@ from minadv import launch, threads
 from minadv.backend import BackendError, choose_device
 from minadv.commands.numbers import positive
 from minadv.data.errors import DataError
-from minadv.training import world
+from minadv.training import log, world
 from minadv.training.checkpoints import CheckpointError
 from minadv.training.folders import RunError
 from minadv.training.log import LogError
-from minadv.training.loop import Interrupted, TrainingError
+from minadv.training.loop import LOG, Interrupted, TrainingError
 
 RESULTS = Path(__file__).parent / "results"
 Task = TypeVar("Task")
@@ -83,12 +84,33 @@ def at_commit(about: Mapping[str, Any]) -> str:
 
 
 def core_time(results: Iterable[Mapping[str, Any]]) -> str:
-    """The time that the runs took, added up, in words; of a run that was killed it is that of its last part."""
+    """The time that the runs took, added up, in words."""
     seconds = [result.get("seconds") for result in results]
     known, missing = sum(s for s in seconds if s is not None), seconds.count(None)
     if missing == len(seconds):
         return "core time not recorded"
     return f"core time {known / 3600:.2f} h" + f" (not known of {missing} of {len(seconds)} runs)" * (missing > 0)
+
+
+def trained(folder: Path) -> float:
+    """Seconds that a run has trained for, on all its cores, by its log; what a kill took back is not in it."""
+    seconds, before, workers = 0.0, 0.0, 1
+    for record in log.read(folder / LOG):
+        at = datetime.fromisoformat(record["time"]).timestamp()
+        if record["kind"] in ("header", "resumed"):
+            workers = record.get("config", record).get("workers") or 1
+        else:
+            seconds += workers * (at - before)
+        before = at
+    return seconds
+
+
+def made_by(results: Iterable[Mapping[str, Any]]) -> str:
+    """On which processors and at which commits runs were made, in words."""
+    made = [result.get("made") for result in results]
+    places = sorted({f"{m['cpu']}, {at_commit(m)}" for m in made if m is not None})
+    missing = made.count(None)
+    return "; ".join([*places, f"not known of {missing} of {len(made)}"] if missing else places)
 
 
 def one_line_errors(main: Callable[..., None]) -> Callable[..., None]:

@@ -3,12 +3,11 @@ r"""Table 2: semi-supervised text classification, every method, beginning with o
 ``python -m experiments.table2`` (docstrings: minutes, no download), ``--preset imdb-small`` (real IMDB at a reduced
 size, about two hours of two cores), ``imdb`` or ``elec`` (the paper's sizes, for a GPU). Killed, it goes on where it
 stopped when the same command is given again; ``--until pretrain``, ``base`` or ``search`` stops after that part. Writes
-table2-PRESET.json, .md and .png under experiments/results.
+table2-PRESET.json, .md and .png under experiments/results; while rows are missing, beside the runs instead.
 """
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Sequence
@@ -20,11 +19,13 @@ from experiments import reporting, text_comparison, text_jobs, text_verdicts
 from experiments.naive_bayes import naive_bayes
 from experiments.text_jobs import Preset
 from experiments.text_methods import METHODS
-from minadv.backend import choose_device
 from minadv.commands import text_settings
 from minadv.commands.numbers import folder, positive
 from minadv.commands.parsing import Parser
 from minadv.commands.text_settings import corpus_of
+from minadv.training.folders import RunError
+from minadv.training.text_runs import identity
+from minadv.training.world import one_voice
 
 
 def of_paper(name: str, **more: Any) -> Preset:
@@ -96,6 +97,7 @@ PRESETS = {
 }
 
 
+@one_voice()
 @reporting.one_line_errors
 def main(argv: Sequence[str] | None = None) -> None:
     """The command line."""
@@ -105,18 +107,20 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--seeds", type=positive, help="networks for each of these methods (default: the preset's)")
     parser.add_argument("--until", choices=("pretrain", "base", "search", "rows"), default="rows", help="where to stop")
     parser.add_argument("--data-dir", type=folder, help="folder of the texts (default: MINADV_DATA, then the cache)")
-    parser.add_argument("--device", choices=("auto", "cpu", "gpu"), default="auto", help="auto: the GPU if it works")
-    parser.add_argument(
-        "--workers", type=positive, default=os.cpu_count(), help="processes (default: all cores; a GPU: 1)"
-    )
+    reporting.add_device(parser)
     parser.add_argument("--runs", type=Path, default=Path("runs/table2"), help="folder of the runs (runs/table2)")
-    parser.add_argument("--out", type=Path, default=reporting.RESULTS, help="folder for the results")
+    parser.add_argument("--out", type=Path, help="folder for the results (default: see above)")
     args = parser.parse_args(argv)
-    preset, started = PRESETS[args.preset], time.time()
-    device = choose_device(args.device).name
-    workers = 1 if device == "gpu" else args.workers
-    where: dict[str, Any] = {"root": args.runs, "data_dir": args.data_dir, "device": device}
+    preset, started, placed = PRESETS[args.preset], time.time(), reporting.place(args)
+    workers = placed["workers"]
+    where: dict[str, Any] = {"root": args.runs, "data_dir": args.data_dir, "device": placed["device"]}
+    corpus = corpus_of(text_jobs.about_data(preset, args.data_dir))
     lm = text_jobs.pretrain(preset, **where, workers=None if workers > 1 else 1)
+    if (now := identity(corpus)["fingerprint"]) != lm["facts"]["fingerprint"]:
+        raise RunError(
+            f"{args.runs / preset.name} was made of other texts: they have the fingerprint "
+            f"{lm['facts']['fingerprint'][:12]}, expected {now[:12]}, that of the texts as they are now"
+        )
     print(f"language model: held-out perplexity {lm['valid']['perplexity']:.1f}", file=sys.stderr)
     if args.until == "pretrain":
         return
@@ -129,15 +133,18 @@ def main(argv: Sequence[str] | None = None) -> None:
         return
     seeds = args.seeds or preset.seeds
     text_comparison.final(preset, base, searched, methods=args.methods, seeds=seeds, workers=workers, **where)
-    bayes = naive_bayes(corpus_of(text_jobs.about_data(preset, args.data_dir)), preset.max_tokens)
+    bayes = naive_bayes(corpus, preset.max_tokens)
     about = reporting.facts(started, command=reporting.command("table2", argv), preset=asdict(preset))
-    write(preset, about, {"lm": lm, "bayes": bayes, **text_comparison.everything(preset, args.runs)}, args.out)
+    data = {"lm": lm, "bayes": bayes, **text_comparison.everything(preset, args.runs)}
+    counts = [len(text_verdicts.errors(data["results"], method)) for method in METHODS]
+    whole = min(counts) >= preset.seeds
+    write(preset, about, data, args.out or (reporting.RESULTS if whole else args.runs))
 
 
 def write(preset: Preset, about: dict[str, Any], data: dict[str, Any], out: Path) -> None:
     """The numbers, the table with its verdict, and the figure."""
     table = text_verdicts.table(preset, data["results"], data["bayes"])
-    text = f"{table}\n\n{text_verdicts.verdict(preset, data['results'], data['bayes'])}\n"
+    text = f"{table}\n\n{text_verdicts.verdict(preset, data)}\n"
     name = f"table2-{preset.name}"
     paths = [
         reporting.write_json(out / f"{name}.json", {"facts": about, **data}),

@@ -115,6 +115,7 @@ def everything(preset: Preset, root: Path) -> dict[str, Any]:
     """All finished runs, whichever command made them: those that chose the base and the settings, and the rows.
 
     They stand in the order of the table. Runs on another base, or in another setting, than was chosen are left out.
+    ``seconds`` is how long a core would have trained for them, and for the language model.
     """
     where = (("base", RESULT), ("final", COMPARED), ("final", RESULT))
     tried, searched, found = (_results(preset, root / preset.name / part, file) for part, file in where)
@@ -126,7 +127,10 @@ def everything(preset: Preset, root: Path) -> dict[str, Any]:
         r for r in found if Base(**r["base"]) == base and Setting(**r["setting"]) == best_setting(searched, r["method"])
     ]
     rows = sorted(chosen, key=lambda r: (_place(r), r["seed"]))
-    return {"base": asdict(base), "tried": tried, "search": searched, "results": rows}
+    runs = {root / preset.name / r["run"] for r in (*tried, *searched, *rows)}
+    took = reporting.trained(root / preset.name / "lm"), sum(map(reporting.trained, sorted(runs)))
+    times = {"seconds": {"lm": took[0], "runs": took[1]}, "n_runs": len(runs)}
+    return {"base": asdict(base), "tried": tried, "search": searched, "results": rows, **times}
 
 
 def _place(result: dict[str, Any]) -> int:
@@ -134,4 +138,9 @@ def _place(result: dict[str, Any]) -> int:
 
 
 def _results(preset: Preset, folder: Path, file: str) -> list[dict[str, Any]]:
-    return [r for path in sorted(folder.glob(f"*/{file}")) if (r := found_result(path, preset)) is not None]
+    """Those that a folder of runs has, with the run that each is of."""
+    return [
+        {"run": f"{folder.name}/{path.parent.name}", **result}
+        for path in sorted(folder.glob(f"*/{file}"))
+        if (result := found_result(path, preset)) is not None
+    ]

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import math
 import sys
-import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ import numpy as np
 
 from experiments import reporting
 from experiments.text_methods import Setting, regularizer, weight
-from minadv import threads
 from minadv.backend import Array
 from minadv.commands.text_settings import corpus_of
 from minadv.data.documents import Corpus
@@ -25,6 +23,7 @@ from minadv.influence import ZeroInfluenceWarning
 from minadv.models.pretraining import TextLM
 from minadv.models.text import TextClassifier
 from minadv.training import log
+from minadv.training.folders import read_config
 from minadv.training.loop import LOG, Interrupted
 from minadv.training.optimizers import Adam
 from minadv.training.schedules import ExponentialDecay
@@ -105,7 +104,8 @@ class Job:
     def described(self) -> dict[str, Any]:
         """What a result says of its run."""
         which = {"method": self.method, "seed": self.seed}
-        return {"preset": asdict(self.preset), **which, "setting": asdict(self.setting), "base": asdict(self.base)}
+        chosen = {"setting": asdict(self.setting), "base": asdict(self.base)}
+        return {"preset": asdict(self.preset), **which, **chosen, "made": reporting.machine()}
 
     @property
     def folder(self) -> Path:
@@ -130,7 +130,7 @@ def pretrain(preset: Preset, *, root: Path, data_dir: str | None, device: str, w
     folder = root / preset.name / "lm"
     if (found := found_result(folder / RESULT, preset, OF_LM)) is not None:
         return found
-    about, started = about_data(preset, data_dir), time.monotonic()
+    about = about_data(preset, data_dir)
     corpus = corpus_of(about)
     run = pretrain_text(
         TextLM(**encoder(preset, corpus), n_candidates=preset.candidates),
@@ -151,7 +151,7 @@ def pretrain(preset: Preset, *, root: Path, data_dir: str | None, device: str, w
     )
     curve = [(r["step"], r["train_loss"], r["valid_perplexity"]) for r in run.records]
     result = {"preset": asdict(preset), "valid": run.evaluate("valid"), "curve": curve, "facts": run.config["corpus"]}
-    result["seconds"] = round((time.monotonic() - started) * (workers or threads.cores()), 1)  # of all cores together
+    result["made"] = reporting.machine()
     reporting.write_json(folder / RESULT, result)
     return result
 
@@ -163,7 +163,6 @@ def work(job: Job) -> dict[str, Any]:
     """
     if (found := found_result(job.folder / RESULT, job.preset)) is not None:
         return found
-    started = time.monotonic()
     with noting_zero_maps(job.folder):
         run = train(job)
     result = {
@@ -177,8 +176,7 @@ def work(job: Job) -> dict[str, Any]:
     if job.part == "final":
         missed = wrong(run)
         result |= {"test": {"error": 100 * float(missed.mean())}, "wrong": np.flatnonzero(missed).tolist()}
-    result["seconds"] = round(time.monotonic() - started, 1)
-    reporting.write_json(job.folder / RESULT, result)
+    reporting.write_json(job.folder / RESULT, result, own=True)
     return result
 
 
@@ -186,25 +184,31 @@ def look(job: Job) -> dict[str, Any]:
     """Train (or find trained) a classifier up to where settings are compared; its validation there."""
     if (found := found_result(job.folder / COMPARED, job.preset)) is not None:
         return found
-    started, stop = time.monotonic(), job.preset.compared * job.preset.eval_every
+    stop = job.preset.compared * job.preset.eval_every
 
     def interrupt(record: dict[str, Any]) -> None:
         if record["step"] >= stop:
             raise KeyboardInterrupt
 
-    if (record := _evaluation(job.folder, stop)) is None:
-        with noting_zero_maps(job.folder), suppress(Interrupted):
-            train(job, interrupt)
+    record = _evaluation(job.folder, stop) if _is_of(job.folder, job.preset) else None
+    if record is None:
+        try:
+            with noting_zero_maps(job.folder):
+                train(job, interrupt)
+        except Interrupted:
+            if _evaluation(job.folder, stop) is None:  # it was the user
+                raise
         record = _evaluation(job.folder, stop)
     assert record is not None
-    result = {
-        **job.described,
-        "step": stop,
-        "valid": {name: record[f"valid_{name}"] for name in ("loss", "error")},
-        "seconds": round(time.monotonic() - started, 1),
-    }
-    reporting.write_json(job.folder / COMPARED, result)
+    valid = {name: record[f"valid_{name}"] for name in ("loss", "error")}
+    result = {**job.described, "step": stop, "valid": valid}
+    reporting.write_json(job.folder / COMPARED, result, own=True)
     return result
+
+
+def _is_of(folder: Path, preset: Preset) -> bool:
+    """Whether a run was begun with this very preset."""
+    return (folder / LOG).exists() and read_config(folder)["about"].get("preset") == _plain(preset)
 
 
 def _evaluation(folder: Path, step: int) -> dict[str, Any] | None:
@@ -218,6 +222,7 @@ def train(job: Job, on_evaluation: Callable[[dict[str, Any]], None] | None = Non
     """The run itself, from where it was left."""
     preset, about = job.preset, about_data(job.preset, job.data_dir)
     corpus = corpus_of(about)
+    about["preset"] = _plain(preset)
     return fit_text(
         TextClassifier(**encoder(preset, corpus), n_classes=len(corpus.classes), truncate=preset.truncate),
         corpus,
@@ -279,6 +284,12 @@ def wrong(run: TextRun) -> Array:
     return found
 
 
+def _plain(preset: Preset) -> dict[str, Any]:
+    """A preset as it comes back from JSON."""
+    plain: dict[str, Any] = json.loads(json.dumps(asdict(preset)))
+    return plain
+
+
 OF_LM = (
     *("corpus", "vocab_size", "min_documents", "embed", "hidden", "dropout", "forget_bias", "candidates"),
     *("lm_steps", "lm_batch", "lm_window", "lm_lr", "lm_lr_decay"),
@@ -291,5 +302,5 @@ def found_result(path: Path, preset: Preset, fields: Sequence[str] | None = None
     if not path.exists():
         return None
     result: dict[str, Any] = json.loads(path.read_text())
-    ours, theirs = json.loads(json.dumps(asdict(preset))), result.get("preset", {})
+    ours, theirs = _plain(preset), result.get("preset", {})
     return result if all(theirs.get(name) == ours[name] for name in fields or ours) else None

@@ -32,10 +32,10 @@ FORMS = {
     "paper": "from the base mask, with another dropout on the embeddings in its base pass, as the paper does",
 }
 PAIRS = (
-    *(("AdD K=1", "FD"), ("AdD K=1", "AdD last"), ("AdD K=2", "AdD K=1"), ("AdD reselect", "AdD K=2")),
-    *(("AdD K=1", "VAT"), ("AdD K=1 + VAT", "VAT"), ("AdD K=2 + VAT", "AdD K=1 + VAT")),
+    *(("AdD K=1", "FD"), ("AdD K=1", "AdD last"), ("AdD K=2", "AdD K=1"), ("AdD K=1", "VAT")),
+    *(("AdD K=1 + VAT", "VAT"), ("AdD K=2 + VAT", "AdD K=1 + VAT"), ("AdD reselect", "AdD K=2")),
 )
-"""What the paper's text says of its table, pair by pair: each time the first is to be lower."""
+"""Rows to set beside each other; the verdict quotes the paper's own difference where there is one."""
 
 
 def errors(results: Sequence[dict[str, Any]], method: str) -> list[float]:
@@ -81,9 +81,13 @@ def told(method: str, setting: dict[str, float]) -> str:
         parts.append(f"p = {setting['p']:g}")
     if method.startswith("AdD"):
         parts.append(f"δ = {setting['delta']:g}")
+    weight = f"weight {setting['weight']:g}" if setting["weight"] != 1 else ""
+    if weight and method in SUMS:
+        parts[-1] += f" with {weight}"  # that of AdD: VAT has 1
+        weight = ""
     if "AT" in method.split(" + ")[-1]:
         parts.append(f"norm {setting['norm']:g}")
-    return ", ".join([*parts, *([f"weight {setting['weight']:g}"] if setting["weight"] != 1 else [])])
+    return ", ".join([*parts, weight] if weight else parts)
 
 
 def mcnemar(results: Sequence[dict[str, Any]], bayes: dict[str, Any], one: str, other: str) -> float | None:
@@ -100,7 +104,7 @@ def mcnemar(results: Sequence[dict[str, Any]], bayes: dict[str, Any], one: str, 
 
 def compared(results: Sequence[dict[str, Any]], bayes: dict[str, Any], one: str, other: str) -> str:
     """How much lower or higher one row is than another, and what the test makes of it."""
-    mine, theirs = errors(results, one), errors(results, other) or [bayes["test"]["error"]]
+    mine, theirs = errors(results, one), errors(results, other)
     gap = float(np.mean(mine) - np.mean(theirs))
     found = "no difference" if gap == 0 else f"{abs(gap):.2f} points {'lower' if gap < 0 else 'higher'}"
     chance = mcnemar(results, bayes, one, other)
@@ -111,8 +115,9 @@ def compared(results: Sequence[dict[str, Any]], bayes: dict[str, Any], one: str,
     return f"{one} against {other}: {found} ({first}McNemar P = {chance:.2g}{clear})"
 
 
-def verdict(preset: Preset, results: Sequence[dict[str, Any]], bayes: dict[str, Any]) -> str:
+def verdict(preset: Preset, data: dict[str, Any]) -> str:
     """What came out: the order, the baseline against naive Bayes, each method against none, and the paper's claims."""
+    results, bayes = data["results"], data["bayes"]
     listed = [m for m in METHODS if errors(results, m)]
     means = {m: float(np.mean(errors(results, m))) for m in listed}
     order = sorted(listed, key=lambda m: means[m])
@@ -121,14 +126,13 @@ def verdict(preset: Preset, results: Sequence[dict[str, Any]], bayes: dict[str, 
         beats = means["none"] < bayes["test"]["error"]
         said = "beats" if beats else "does not beat"
         lines.append(f"- The LSTM without a regularizer {said} naive Bayes on the same words: ")
-        lines[-1] += f"{means['none']:.2f} % against {bayes['test']['error']:.2f} %."
-        if not beats:
-            lines[-1] += f" {why_not(results)}"
+        lines[-1] += f"{means['none']:.2f} % against {bayes['test']['error']:.2f} %. {where_it_is(results)}"
         better = [m for m in listed if means[m] < means["none"]]
         rest = [m for m in listed if m not in better and m != "none"]
         lines.append(
             f"- Lower than none: {', '.join(better) or 'no method'}; not lower: {', '.join(rest) or 'no method'}."
         )
+    lines.append(f"- {how_far(preset, data)}")
     pairs = [(one, other) for one, other in PAIRS if one in means and other in means]
     lines += [f"- {compared(results, bayes, one, other)}{claimed(preset, one, other)}." for one, other in pairs]
     known = [m for m in listed if paper(preset, m) is not None]
@@ -153,7 +157,21 @@ def claimed(preset: Preset, one: str, other: str) -> str:
     return "" if mine is None or theirs is None else f"; the paper: {mine - theirs:+.2f}"
 
 
-def why_not(results: Sequence[dict[str, Any]]) -> str:
+def how_far(preset: Preset, data: dict[str, Any]) -> str:
+    """Whether training had come to its end, in how many rows: until then a table tells of the speed of learning."""
+    results = data["results"]
+    last = sum(min(r["curve"], key=lambda point: point[3])[0] == r["curve"][-1][0] for r in results)
+    said = f"In {last} of {len(results)} runs the best evaluation was the last"
+    if 2 * last > len(results):
+        said += ": most were still learning, so that the order is one of how fast they learn as much as of how well"
+    tried = {t["base"]["lr"] for t in data["tried"]}
+    if len(tried) > 1 and data["base"]["lr"] in (min(tried), max(tried)):
+        end = "least" if data["base"]["lr"] == min(tried) else "largest"
+        said += f". The learning rate is the {end} of those that were tried, for the network without a regularizer"
+    return f"{said}."
+
+
+def where_it_is(results: Sequence[dict[str, Any]]) -> str:
     """The last losses of the network without a regularizer beside that of a guess: what is high above half of it."""
     none = next(r for r in results if r["method"] == "none")
     _, train, _, _, valid = none["curve"][-1]
@@ -181,7 +199,10 @@ def heading(preset: Preset, about: dict[str, Any], data: dict[str, Any]) -> str:
         else "the paper's settings"
     )
     sums, taken, evaluations = " and ".join(SUMS), bases(data), len(data["results"][0]["curve"])
-    runs = [lm, *data["tried"], *data["search"], *data["results"]]
+    runs, hours = (
+        [lm, *data["tried"], *data["search"], *data["results"]],
+        {k: s / 3600 for k, s in data["seconds"].items()},
+    )
     return f"""# Table 2, {preset.name}
 
 {preset.about}: {corpus["train"]:,} training, {corpus["valid"]:,} validation, {corpus["test"]:,} test and
@@ -194,8 +215,10 @@ and, where a method can use them, {preset.batch} unlabelled texts, Adam at {data
 those of the best of {evaluations} validation errors. Taken over from the language model: {taken}.
 Settings: {search}; {sums} take those of their parts. AdD searches
 {FORMS[preset.variant]}. Texts: fingerprint {corpus["fingerprint"][:12]}.
-`{about["command"]}` at {reporting.at_commit(about)}, {reporting.core_time(runs)} in {len(runs)} runs, on
-{about["cores"]} cores ({about["cpu"]}), NumPy {about["numpy"]}.
+`{about["command"]}`, written at {reporting.at_commit(about)}; the runs were made on: {reporting.made_by(runs)}.
+Training took {hours["lm"]:.2f} hours of a core for the language model and {hours["runs"]:.2f} for the
+{data["n_runs"]} other runs by their logs, the last part of it on {about["cores"]} cores ({about["cpu"]}),
+NumPy {about["numpy"]}.
 
 """
 

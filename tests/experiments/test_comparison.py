@@ -20,7 +20,7 @@ from minadv.backend import Device
 from minadv.cli import main
 from minadv.data.batches import take
 from minadv.models.classifier import Batch
-from minadv.training import checkpoints
+from minadv.training import checkpoints, task
 from minadv.training.runs import load
 
 METHODS = ("VD", "AdD K=1")
@@ -200,35 +200,47 @@ def test_table1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) ->
 
 
 def test_estimate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
-    """The steps it counts are those that the comparison takes, and their time is told of all processes together."""
-    preset = Preset("digits", "digits", "row", 2, 8, 2, 3, batch=200, search_epochs=1)
+    """The steps and evaluations that it counts are those that the comparison then makes."""
+    preset = Preset("digits", "digits", "row", 2, 8, 2, 2, batch=200, search_epochs=1.5, tasks=("s",))
     monkeypatch.setitem(table1.PRESETS, "digits", preset)
     monkeypatch.setattr(cost, "SECONDS", 0.1)
     options = ["--methods", "none", "VD", "--device", "cpu", "--runs", str(tmp_path / "runs"), "--out", str(tmp_path)]
-    table1.main([*options, "--estimate", "--workers", "2"])
+    table1.main([*options, "--estimate"])
     rows = json.loads((tmp_path / "table1-digits-cost.json").read_text())["rows"]
     assert not (tmp_path / "runs").exists()
-    taken: dict[str, list[int]] = {}
+    seen = {"runs": 0, "steps": 0, "images": 0}
+    fit, evaluate = comparison.fit, task.evaluate
 
-    def fit(*args: Any, regularizer: Any, recipe: Any, **how: Any) -> None:
-        taken.setdefault(type(regularizer).__name__, []).append(recipe.steps)
-        raise NotImplementedError
+    def fit_(*args: Any, recipe: Any, **how: Any) -> Any:
+        seen["runs"] += 1
+        seen["steps"] += recipe.steps
+        return fit(*args, recipe=recipe, **how)
 
-    first = comparison.first_job(preset, root=tmp_path, data_dir=None)
-    monkeypatch.setattr(comparison, "fit", fit)
-    for job in [*comparison.trials(first, ["none", "VD"]), *comparison.finals(first, ["none", "VD"], 3, [])]:
-        with pytest.raises(NotImplementedError):
-            comparison.work(job)
-    assert [(row["runs"], row["steps"]) for row in rows] == [(len(t), sum(t)) for t in (taken["Plain"], taken["VD"])]
+    def evaluate_(model: Any, params: Any, split: Any, **how: Any) -> Any:
+        seen["images"] += len(split)
+        return evaluate(model, params, split, **how)
+
+    monkeypatch.setattr(comparison, "fit", fit_)
+    for module in (comparison, task):
+        monkeypatch.setattr(module, "evaluate", evaluate_)
+    table1.main(options)
+    assert {name: sum(row[name] for row in rows) for name in seen} == seen
     for row in rows:
-        evaluations = sum(steps // 6 + 1 for steps in taken["Plain" if row["method"] == "none" else "VD"])
-        parts = row["runs"] * row["begin"] + row["steps"] * row["step"] + evaluations * row["evaluation"]
+        parts = row["runs"] * row["begin"] + row["steps"] * row["step"] + row["images"] * row["image"]
         assert row["seconds"] == pytest.approx(parts)
-        assert min(row["begin"], row["evaluation"]) > 0
-    hours = sum(row["seconds"] for row in rows) / 3600
-    assert f"About {hours / 2:.1f} hours with 2 processes" in capsys.readouterr().out
     with pytest.raises(SystemExit):
         table1.main([*options, "--estimate", "--report-only"])
+
+
+def test_what_an_estimate_says() -> None:
+    row = {"method": "VD", "runs": 3, "steps": 4000, "step": 0.25, "seconds": 7200.0}
+    first = comparison.first_job(SMALL, root=Path(), data_dir=None)
+    for workers, hours in ((1, "4.0"), (2, "2.0")):
+        about = {**reporting.machine(), "command": "it"}
+        text = cost.report(first, [row, row], workers, about)
+        assert f"About {hours} hours with {workers} processes" in text
+        assert "| VD     | 3    | 4000  | 250.0     | 2.00            |" in text
+        assert "| all    | 6    | 8000  |           | 4.00            |" in text
 
 
 def test_runs_of_another_preset_are_not_taken_over(

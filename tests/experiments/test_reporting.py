@@ -21,6 +21,7 @@ from experiments import digits, figure3, reporting, table1, table2, table3
 from minadv import threads
 from minadv.backend import BackendError
 from minadv.data.errors import DataError
+from minadv.training import log
 from minadv.training.folders import RunError
 from minadv.training.loop import Interrupted, TrainingError
 
@@ -207,3 +208,26 @@ def test_facts_in_words() -> None:
     assert reporting.core_time([{"seconds": 1800.0}, {"seconds": 5400.0}]) == "core time 2.00 h"
     assert reporting.core_time([{"seconds": 1800.0}, {}]) == "core time 0.50 h (not known of 1 of 2 runs)"
     assert reporting.core_time([{}, {}]) == "core time not recorded"
+
+
+def test_time_by_the_log(tmp_path: Path) -> None:
+    """From a beginning to its evaluations, on all its cores; not between a kill and the next beginning."""
+    said = [
+        ("header", "10:00:00", {"config": {"workers": 2}}),
+        ("evaluation", "10:00:05", {}),
+        ("evaluation", "10:00:09", {}),
+        ("resumed", "11:00:00", {"workers": 1}),
+        ("evaluation", "11:00:07", {}),
+    ]
+    path = tmp_path / "log.jsonl"
+    for n, (kind, at, more) in enumerate(said):
+        log.append(path, {"kind": kind, "step": n, "time": f"2026-01-01T{at}+00:00", **more})
+    assert reporting.trained(tmp_path) == 2 * 9 + 7
+
+
+def test_where_runs_were_made() -> None:
+    made = {"cpu": "one", "minadv": "1.0", "commit": "abcdef0123", "dirty": False}
+    other = {**made, "cpu": "another"}
+    assert reporting.made_by([{"made": made}, {"made": made}]) == "one, commit abcdef0"
+    told = reporting.made_by([{"made": made}, {}, {"made": other}])
+    assert told == "another, commit abcdef0; one, commit abcdef0; not known of 1 of 3"

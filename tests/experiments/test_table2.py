@@ -34,6 +34,8 @@ from minadv.commands import text_settings
 from minadv.data.documents import Documents
 from minadv.models.text import TextClassifier
 from minadv.regularizers import AdD, Sum
+from minadv.training.folders import RunError
+from minadv.training.loop import Interrupted
 from minadv.training.text import load_text
 from tests.training.text_problems import corpus
 
@@ -149,7 +151,7 @@ def test_a_killed_run_goes_on(whole: Path, tmp_path: Path) -> None:
     [folder] = (path.parent for path in (root / "final").glob("AdD_K=2-*/result.json"))
 
     def told(path: Path) -> dict[str, Any]:
-        return {**json.loads((path / "result.json").read_text()), "seconds": None}
+        return json.loads((path / "result.json").read_text())
 
     before = {path: told(path) for path in (folder, root / "lm")}
     for path in before:
@@ -166,6 +168,64 @@ def test_a_killed_run_goes_on(whole: Path, tmp_path: Path) -> None:
     rows = [(r["method"], r["seed"]) for r in second["results"]]
     assert rows == [(m, seed) for m in METHODS for seed in range(2 if m in ("none", "AdD K=2") else 1)]
     assert "| none " in (tmp_path / "again" / "out" / "table2-tiny.md").read_text()
+
+
+def test_a_run_of_another_preset_is_not_looked_at(whole: Path, tmp_path: Path) -> None:
+    """Its log has an evaluation at the very step, of a network that was trained otherwise."""
+    shutil.copytree(whole / "runs", tmp_path / "runs")
+    row = data(whole)["search"][0]
+    job = Job(TINY, row["method"], 0, Setting(**row["setting"]), Base(**row["base"]), "final", tmp_path / "runs", None)
+    (job.folder / "compared.json").unlink()
+    assert text_jobs.look(job)["valid"] == row["valid"]
+    with pytest.raises(RunError, match="was made with another batch_size"):
+        text_jobs.look(replace(job, preset=replace(TINY, batch=9)))
+    renamed = replace(job, preset=replace(TINY, about="the same under another name"))
+    assert text_jobs.look(renamed)["valid"] == row["valid"]
+
+
+def test_an_interrupt_is_the_user_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def train(*given: Any) -> None:
+        raise Interrupted("at step 1")
+
+    monkeypatch.setattr(text_jobs, "train", train)
+    job = Job(TINY, "VD", 0, Setting(), Base(1e-2, "all"), "final", tmp_path, None)
+    with pytest.raises(Interrupted, match="at step 1"):
+        text_jobs.look(job)
+
+
+def test_texts_that_have_changed_are_refused(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    shutil.copytree(whole / "runs", tmp_path / "runs")
+    monkeypatch.setattr(table2, "corpus_of", lambda about: corpus(40, unlabelled=21))
+    with pytest.raises(SystemExit):
+        run(tmp_path)
+    assert "was made of other texts" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_rows_alone_do_not_replace_the_whole(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(whole / "runs", tmp_path / "runs")
+    monkeypatch.setattr(reporting, "RESULTS", tmp_path / "results")
+    options = ["--runs", str(tmp_path / "runs"), "--device", "cpu", "--workers", "1"]
+    for path in (tmp_path / "runs" / "tiny" / "final").glob("VAT-*"):
+        shutil.rmtree(path)
+    table2.main([*options, "--methods", "VD"])
+    assert (tmp_path / "runs" / "table2-tiny.md").exists()
+    assert not (tmp_path / "results").exists()
+    table2.main(options)
+    assert (tmp_path / "results" / "table2-tiny.md").exists()
+
+
+def test_time_and_origin_of_all_runs(whole: Path) -> None:
+    """A run that was compared and then went on is one run; its time is that of its log."""
+    found = data(whole)
+    folders = [path for part in ("base", "final") for path in (whole / "runs" / "tiny" / part).iterdir()]
+    assert found["n_runs"] == len(folders) == 2 + 9 * 3 + 3
+    assert found["seconds"]["runs"] == sum(map(reporting.trained, folders))
+    text = (whole / "out" / "table2-tiny.md").read_text()
+    assert f"the runs were made on: {found['facts']['cpu']}, {reporting.at_commit(found['facts'])}." in text
+    assert f"{found['n_runs']} other runs by their logs" in text
 
 
 def test_zero_maps_are_counted(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -263,7 +323,7 @@ def test_the_chosen_run_goes_on_to_the_bits_of_one_that_was_never_stopped(whole:
     row = next(r for r in data(whole)["results"] if r["method"] == "FD")
     job = Job(TINY, "FD", 0, Setting(**row["setting"]), Base(**row["base"]), "final", tmp_path, None)
     straight = json.loads(json.dumps(text_jobs.work(job)))
-    assert {**straight, "seconds": None} == {**row, "seconds": None}
+    assert {**straight, "run": row["run"]} == row
     look = text_jobs.look(job)  # of a run that has gone past it
     assert look["valid"]["loss"] == row["curve"][0][4]
 
@@ -302,6 +362,22 @@ ROWS = [
 ]
 
 
+def gathered(rows: list[dict[str, Any]], lr: float = 0.2, tried: tuple[float, ...] = ()) -> dict[str, Any]:
+    bases = [{"base": {"lr": one, "take": "all"}} for one in tried]
+    return {"results": rows, "bayes": BAYES, "base": {"lr": lr, "take": "all"}, "tried": bases}
+
+
+def test_how_far_training_is() -> None:
+    """A run whose best evaluation is not its last is at its end; a learning rate at the end of its grid is told."""
+    over = [(1, 0.7, 0.0, 20.0, 0.6), (2, 0.1, 0.0, 30.0, 0.9)]
+    rows = [result("none", [1], curve=over), result("FD", [1])]
+    assert text_verdicts.how_far(TINY, gathered(rows)) == "In 1 of 2 runs the best evaluation was the last."
+    for lr, says in ((0.1, "is the least of those"), (0.2, None), (0.3, "is the largest of those")):
+        told = text_verdicts.how_far(TINY, gathered(rows, lr, (0.1, 0.2, 0.3)))
+        assert ("learning rate" in told) == (says is not None)
+        assert says is None or says in told
+
+
 def test_table() -> None:
     imdb = replace(TINY, corpus="imdb")
     head, _, *rows = text_verdicts.table(imdb, ROWS, BAYES).splitlines()
@@ -315,10 +391,13 @@ def test_table() -> None:
     assert text_verdicts.told("VAT", {**vars(Setting()), "weight": 3.0}) == "norm 5, weight 3"
     assert text_verdicts.told("AdD K=2 + VAT", vars(Setting())) == "δ = 0.04, norm 5"
     assert text_verdicts.told("FD", vars(Setting())) == "p = 0.1"
+    heavy = {**vars(Setting()), "weight": 3.0}
+    assert text_verdicts.told("AdD K=2 + VAT", heavy) == "δ = 0.04 with weight 3, norm 5"
+    assert text_verdicts.told("AdD K=2", heavy) == "δ = 0.04, weight 3"
 
 
 def test_verdict() -> None:
-    lines = text_verdicts.verdict(replace(TINY, corpus="imdb"), ROWS, BAYES).splitlines()
+    lines = text_verdicts.verdict(replace(TINY, corpus="imdb"), gathered(ROWS)).splitlines()
     assert lines[0] == "- From low test error to high: AdD K=1 11.00, AdD K=2 11.00, FD 12.00, none 20.00."
     assert lines[1] == (
         "- The LSTM without a regularizer does not beat naive Bayes on the same words: 20.00 % against 16.00 %. "
@@ -327,17 +406,21 @@ def test_verdict() -> None:
     )
     assert lines[2] == "- Lower than none: FD, AdD K=1, AdD K=2; not lower: no method."
     assert lines[3] == (
+        "- In 4 of 4 runs the best evaluation was the last: most were still learning, so that the order is one of how "
+        "fast they learn as much as of how well."
+    )
+    assert lines[4] == (
         "- AdD K=1 against FD: 1.00 points lower (McNemar P = 1, not to be told from chance); the paper: -0.19."
     )
     assert (
-        lines[4]
+        lines[5]
         == "- AdD K=2 against AdD K=1: no difference (McNemar P = 1, not to be told from chance); the paper: -0.15."
     )
-    assert lines[5].startswith("- Rank correlation with the paper's column over 4 rows: +0.9")
-    assert lines[6] == "- Batches with an influence map that was zero in every text: none in any row."
+    assert lines[6].startswith("- Rank correlation with the paper's column over 4 rows: +0.9")
+    assert lines[7] == "- Batches with an influence map that was zero in every text: none in any row."
     some = [*ROWS[:2], result("AdD K=1", [1], zero_maps=2), result("AdD K=1", [1], seed=1, zero_maps=1)]
-    assert "zero in every text: 3 in the runs of AdD K=1." in text_verdicts.verdict(TINY, some, BAYES)
-    better = text_verdicts.verdict(TINY, [result("none", [1, 2])], BAYES)
+    assert "zero in every text: 3 in the runs of AdD K=1." in text_verdicts.verdict(TINY, gathered(some))
+    better = text_verdicts.verdict(TINY, gathered([result("none", [1, 2])]))
     assert "influence map" not in better
     assert "The LSTM without a regularizer beats naive Bayes on the same words: 2.00 % against 16.00 %." in better
 
@@ -352,11 +435,11 @@ def test_verdict() -> None:
         (1.0, 1.0, 6, "it is still learning"),
     ],
 )
-def test_why_it_does_not_beat_naive_bayes(train: float, valid: float, classes: int, says: str) -> None:
+def test_where_training_is(train: float, valid: float, classes: int, says: str) -> None:
     """The last losses against log(classes), wherever training began."""
     for first in (0.1, 5.0):
         curve = [(1, first, 0.0, 50.0, first), (2, train, 0.0, 20.0, valid)]
-        told = text_verdicts.why_not([result("none", [1], curve=curve, classes=classes)])
+        told = text_verdicts.where_it_is([result("none", [1], curve=curve, classes=classes)])
         assert f"its training loss is {train:.2f} and its validation loss {valid:.2f}" in told
         assert says in told
 
