@@ -44,7 +44,9 @@ def settings(method: str) -> list[Setting]:
         return [Setting(p=0.1), Setting(p=0.2), Setting(p=0.4)]
     if method in ("EL", "FD"):
         return [Setting(p=0.1), Setting(p=0.2), Setting(p=0.2, weight=3.0)]
-    if method in ("AT", "VAT"):
+    if method == "AT":  # it keeps a network that knows nothing yet from learning, unless it is weak
+        return [Setting(norm=5.0), Setting(norm=1.0), Setting(norm=0.2)]
+    if method == "VAT":
         return [Setting(norm=5.0), Setting(norm=2.0), Setting(norm=10.0)]
     return [Setting(delta=0.04), Setting(delta=0.08), Setting(delta=0.08, weight=3.0)]
 

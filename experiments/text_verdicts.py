@@ -199,10 +199,8 @@ def heading(preset: Preset, about: dict[str, Any], data: dict[str, Any]) -> str:
         else "the paper's settings"
     )
     sums, taken, evaluations = " and ".join(SUMS), bases(data), len(data["results"][0]["curve"])
-    runs, hours = (
-        [lm, *data["tried"], *data["search"], *data["results"]],
-        {k: s / 3600 for k, s in data["seconds"].items()},
-    )
+    runs = {"lm": lm} | {r["run"]: r for r in (*data["tried"], *data["search"], *data["results"])}
+    hours = {what: seconds / 3600 for what, seconds in data["seconds"].items()}
     return f"""# Table 2, {preset.name}
 
 {preset.about}: {corpus["train"]:,} training, {corpus["valid"]:,} validation, {corpus["test"]:,} test and
@@ -215,7 +213,7 @@ and, where a method can use them, {preset.batch} unlabelled texts, Adam at {data
 those of the best of {evaluations} validation errors. Taken over from the language model: {taken}.
 Settings: {search}; {sums} take those of their parts. AdD searches
 {FORMS[preset.variant]}. Texts: fingerprint {corpus["fingerprint"][:12]}.
-`{about["command"]}`, written at {reporting.at_commit(about)}; the runs were made on: {reporting.made_by(runs)}.
+`{about["command"]}`, written at {reporting.at_commit(about)}; the runs were made on: {reporting.made_by(runs.values())}.
 Training took {hours["lm"]:.2f} hours of a core for the language model and {hours["runs"]:.2f} for the
 {data["n_runs"]} other runs by their logs, the last part of it on {about["cores"]} cores ({about["cpu"]}),
 NumPy {about["numpy"]}.
