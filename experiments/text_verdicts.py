@@ -213,7 +213,8 @@ and, where a method can use them, {preset.batch} unlabelled texts, Adam at {data
 those of the best of {evaluations} validation errors. Taken over from the language model: {taken}.
 Settings: {search}; {sums} take those of their parts. AdD searches
 {FORMS[preset.variant]}. Texts: fingerprint {corpus["fingerprint"][:12]}.
-`{about["command"]}`, written at {reporting.at_commit(about)}; the runs were made on: {reporting.made_by(runs.values())}.
+`{about["command"]}`, written at {reporting.at_commit(about)}; the runs were made on:
+{reporting.made_by(runs.values())}.
 Training took {hours["lm"]:.2f} hours of a core for the language model and {hours["runs"]:.2f} for the
 {data["n_runs"]} other runs by their logs, the last part of it on {about["cores"]} cores ({about["cpu"]}),
 NumPy {about["numpy"]}.

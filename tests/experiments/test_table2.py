@@ -224,7 +224,7 @@ def test_time_and_origin_of_all_runs(whole: Path) -> None:
     assert found["n_runs"] == len(folders) == 2 + 9 * 3 + 3
     assert found["seconds"]["runs"] == sum(map(reporting.trained, folders))
     text = (whole / "out" / "table2-tiny.md").read_text()
-    assert f"the runs were made on: {found['facts']['cpu']}, {reporting.at_commit(found['facts'])}." in text
+    assert f"the runs were made on:\n{found['facts']['cpu']}, {reporting.at_commit(found['facts'])}." in text
     assert f"{found['n_runs']} other runs by their logs" in text
 
 
