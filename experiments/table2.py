@@ -1,7 +1,7 @@
 r"""Table 2: semi-supervised text classification, every method, beginning with one pre-trained language model.
 
 ``python -m experiments.table2`` (docstrings: minutes, no download), ``--preset imdb-small`` (real IMDB at a reduced
-size, about two hours of two cores), ``imdb`` or ``elec`` (the paper's sizes, for a GPU). Killed, it goes on where it
+size, about three hours of two cores), ``imdb`` or ``elec`` (the paper's sizes, for a GPU). Killed, it goes on where it
 stopped when the same command is given again; ``--until pretrain``, ``base`` or ``search`` stops after that part. Writes
 table2-PRESET.json, .md and .png under experiments/results; while rows are missing, beside the runs instead.
 """
