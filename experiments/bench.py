@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shlex
 import sys
 import time
 from collections.abc import Sequence
@@ -91,7 +90,7 @@ def facts(started: float, load: float, arguments: Sequence[str], **settings: Any
         except metadata.PackageNotFoundError:
             found[name] = None
     told = {**reporting.facts(started), **found, "load": load, **settings}
-    return {**told, "command": shlex.join(["python", "-m", "experiments.bench", *arguments])}
+    return {**told, "command": reporting.command("bench", arguments)}
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -8,6 +8,7 @@ import inspect
 import json
 import os
 import platform
+import shlex
 import signal
 import subprocess
 import sys
@@ -162,7 +163,7 @@ def command(module: str, argv: Sequence[str] | None) -> str:
                 given[n + 1] = "DIR"
             elif argument.startswith(f"{option}="):
                 given[n] = f"{option}=DIR"
-    return " ".join([f"python -m experiments.{module}", *given])
+    return f"python -m experiments.{module} {shlex.join(given)}".rstrip()
 
 
 def _cpu() -> str:
