@@ -48,10 +48,19 @@ def test_each_cotangent_by_itself(name, outputs, rng, put):
 
 
 @pytest.mark.parametrize("by_gate", [True, False])
-@pytest.mark.parametrize("sizes", [{"I": 1, "H": 8}, {"I": 2, "H": 2}], ids=["x below the state", "x by itself"])
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        {"T": 3, "I": 1, "H": 8},
+        {"T": 3, "I": 2, "H": 2},
+        {"T": 2, "I": 70, "H": 3, "B": 2},
+        {"T": 100, "I": 1, "H": 1, "B": 2},
+    ],
+    ids=["x below the state", "x by itself", "x in pieces", "its weights in pieces"],
+)
 def test_however_the_lstm_multiplies(by_gate, sizes, rng, put, monkeypatch):
     monkeypatch.setattr(lstm, "by_gate", lambda H, columns: by_gate)
-    report = check(make("lstm", rng, put, T=3, **sizes), rng)
+    report = check(make("lstm", rng, put, **sizes), rng)
     assert all(row.analytic > 1e-3 for row in report.rows), str(report)
 
 
