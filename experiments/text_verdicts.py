@@ -132,7 +132,7 @@ def verdict(preset: Preset, data: dict[str, Any]) -> str:
         lines.append(
             f"- Lower than none: {', '.join(better) or 'no method'}; not lower: {', '.join(rest) or 'no method'}."
         )
-    lines.append(f"- {how_far(preset, data)}")
+    lines.append(f"- {how_far(data)}")
     pairs = [(one, other) for one, other in PAIRS if one in means and other in means]
     lines += [f"- {compared(results, bayes, one, other)}{claimed(preset, one, other)}." for one, other in pairs]
     known = [m for m in listed if paper(preset, m) is not None]
@@ -157,7 +157,7 @@ def claimed(preset: Preset, one: str, other: str) -> str:
     return "" if mine is None or theirs is None else f"; the paper: {mine - theirs:+.2f}"
 
 
-def how_far(preset: Preset, data: dict[str, Any]) -> str:
+def how_far(data: dict[str, Any]) -> str:
     """Whether training had come to its end, in how many rows: until then a table tells of the speed of learning."""
     results = data["results"]
     last = sum(min(r["curve"], key=lambda point: point[3])[0] == r["curve"][-1][0] for r in results)

@@ -371,9 +371,9 @@ def test_how_far_training_is() -> None:
     """A run whose best evaluation is not its last is at its end; a learning rate at the end of its grid is told."""
     over = [(1, 0.7, 0.0, 20.0, 0.6), (2, 0.1, 0.0, 30.0, 0.9)]
     rows = [result("none", [1], curve=over), result("FD", [1])]
-    assert text_verdicts.how_far(TINY, gathered(rows)) == "In 1 of 2 runs the best evaluation was the last."
+    assert text_verdicts.how_far(gathered(rows)) == "In 1 of 2 runs the best evaluation was the last."
     for lr, says in ((0.1, "is the least of those"), (0.2, None), (0.3, "is the largest of those")):
-        told = text_verdicts.how_far(TINY, gathered(rows, lr, (0.1, 0.2, 0.3)))
+        told = text_verdicts.how_far(gathered(rows, lr, (0.1, 0.2, 0.3)))
         assert ("learning rate" in told) == (says is not None)
         assert says is None or says in told
 
