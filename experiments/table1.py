@@ -24,7 +24,11 @@ from minadv.training.world import one_voice
 PRESETS = {
     preset.name: preset
     for preset in (
-        Preset("digits", "digits", "pixel", 1, 100, 40, 10, about="8 x 8 digits pixel by pixel, T = 64"),
+        Preset(
+            *("digits", "digits", "pixel", 1, 100, 20, 10),
+            batch=50,  # as many steps as with 100 images and twice the epochs, in half the time
+            about="8 x 8 digits pixel by pixel, T = 64",
+        ),
         Preset(
             *("mnist-rows", "mnist", "row", 1, 64, 10, 5),
             lr=3e-3,
@@ -33,10 +37,10 @@ PRESETS = {
             about="MNIST row by row, T = 28",
         ),
         Preset(
-            *("mnist-pooled", "mnist", "pixel", 2, 64, 5, 1),
+            *("mnist-pooled", "mnist", "pixel", 2, 64, 2, 1),
             lr=5e-3,
-            batch=50,  # T = 196 needs thousands of steps more than it needs smooth gradients
-            search_epochs=1,
+            batch=25,  # T = 196 needs thousands of steps more than it needs smooth gradients
+            search_epochs=0.4,
             about="MNIST in 14 x 14 pixels, pixel by pixel, T = 196",
         ),
         Preset("paper", "mnist", "pixel", 1, 100, 250, 10, "rmsprop", 1e-3, about="MNIST pixel by pixel, T = 784"),
