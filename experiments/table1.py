@@ -37,10 +37,10 @@ PRESETS = {
             about="MNIST row by row, T = 28",
         ),
         Preset(
-            *("mnist-pooled", "mnist", "pixel", 2, 64, 2, 1),
-            lr=5e-3,
-            batch=25,  # T = 196 needs thousands of steps more than it needs smooth gradients
-            search_epochs=0.4,
+            *("mnist-pooled", "mnist", "pixel", 2, 64, 2.5, 1),
+            lr=2.5e-3,
+            batch=50,  # T = 196 needs thousands of steps more than it needs smooth gradients
+            search_epochs=0.5,
             about="MNIST in 14 x 14 pixels, pixel by pixel, T = 196",
         ),
         Preset("paper", "mnist", "pixel", 1, 100, 250, 10, "rmsprop", 1e-3, about="MNIST pixel by pixel, T = 784"),
