@@ -103,11 +103,11 @@ def report(first: Job, rows: Sequence[dict[str, Any]], workers: int, about: dict
     hours = sum(row["seconds"] for row in rows) / 3600 / workers
     return f"""# What Table 1, {first.preset.name}, costs
 
-{first.preset.about}. The time of a few steps and of an evaluation of each method, {workers} processes at once,
+{first.preset.about}. The time of a few steps and of an evaluation of each method, {workers} process{"es" * (workers > 1)} at once,
 times their number in all runs, those of the search of settings included. `{about["command"]}` at
 {reporting.at_commit(about)} ({about["cores"]} cores, {about["cpu"]}, NumPy {about["numpy"]}).
 
 {table(rows)}
 
-About {hours:.1f} hours with {workers} processes.
+About {hours:.1f} hours with {workers} process{"es" * (workers > 1)}.
 """
