@@ -101,13 +101,14 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
 def report(first: Job, rows: Sequence[dict[str, Any]], workers: int, about: dict[str, Any]) -> str:
     """The table and what it says, under a heading."""
     hours = sum(row["seconds"] for row in rows) / 3600 / workers
+    processes = f"{workers} process{'es' * (workers > 1)}"
     return f"""# What Table 1, {first.preset.name}, costs
 
-{first.preset.about}. The time of a few steps and of an evaluation of each method, {workers} process{"es" * (workers > 1)} at once,
+{first.preset.about}. The time of a few steps and of an evaluation of each method, {processes} at once,
 times their number in all runs, those of the search of settings included. `{about["command"]}` at
 {reporting.at_commit(about)} ({about["cores"]} cores, {about["cpu"]}, NumPy {about["numpy"]}).
 
 {table(rows)}
 
-About {hours:.1f} hours with {workers} process{"es" * (workers > 1)}.
+About {hours:.1f} hours with {processes}.
 """
