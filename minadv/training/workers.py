@@ -16,6 +16,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import warnings
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -42,11 +43,11 @@ class Workers(Team):
             raise ValueError(f"workers is {n}, expected at least 2 for a team")
         self._task, self._part = task, Part(0, n)
         self.work = Workspace()
-        self._memory = Shared.make(params, n - 1)
         try:
             message = pickle.dumps(task)
         except (pickle.PicklingError, AttributeError, TypeError) as error:
             raise WorkerError(f"the task cannot be sent to worker processes ({error}): train with workers=1") from error
+        self._memory = Shared.make(params, n - 1)
         self._members: list[tuple[Connection, subprocess.Popen[bytes]]] = []
         self._threads = contextlib.ExitStack()
         self._threads.enter_context(threads.blas_threads(1))
@@ -100,6 +101,7 @@ class Workers(Team):
                 process.kill()
                 process.wait()
         self._members = []
+        self._memory.close()
         self._threads.close()
 
 
@@ -107,10 +109,17 @@ class Shared:
     """Flat arrays in memory that all workers see: the parameters, and the gradient of each worker but the first."""
 
     def __init__(self, fd: int, size: int, dtype: str, others: int) -> None:
-        self.fd, self.size, self.dtype, self.others = fd, size, dtype, others
+        self.fd: int | None = fd
+        self.size, self.dtype, self.others = size, dtype, others
         whole = np.frombuffer(mmap.mmap(fd, max(1, (1 + others) * size * np.dtype(dtype).itemsize)), dtype)
         self.params = whole[:size]
         self.grads = [whole[n * size : (n + 1) * size] for n in range(1, 1 + others)]
+
+    def close(self) -> None:
+        """Give the file back, and with the last view of it the memory."""
+        if self.fd is not None:
+            os.close(self.fd)
+            self.fd = None
 
     @classmethod
     def make(cls, params: Any, others: int) -> Shared:
@@ -145,6 +154,7 @@ class Shared:
 
 def _start(memory: Shared, part: Part) -> tuple[Connection, subprocess.Popen[bytes]]:
     ours, theirs = socket.socketpair()
+    assert memory.fd is not None
     fds = (theirs.fileno(), memory.fd)
     numbers = [*fds, memory.size, memory.others, part.index, part.count]
     process = subprocess.Popen(
@@ -186,5 +196,6 @@ def main() -> None:
     """A worker process; its arguments are the dtype, file descriptors, sizes and part that `Workers` gives it."""
     dtype = sys.argv[1]
     connection, fd, size, others, index, count = map(int, sys.argv[2:])
+    warnings.simplefilter("ignore", UserWarning)  # the parent, which computes a part as well, has said it
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError), threads.blas_threads(1):
         serve(Connection(connection), Shared(fd, size, dtype, others), Part(index, count))

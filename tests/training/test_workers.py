@@ -3,6 +3,7 @@
 import os
 import signal
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -132,6 +133,38 @@ def test_what_cannot_be_sent_is_said(put: Any) -> None:
     toy = replace(task(put), track={"rule": lambda: None})
     with pytest.raises(WorkerError, match=r"cannot be sent to worker processes .*workers=1"):
         Workers(toy, 2, toy.init())
+
+
+@pytest.mark.usefixtures("host")
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="counts open files in /proc")
+def test_a_team_leaves_no_file_open(put: Any) -> None:
+    toy = task(put)
+    unsendable = replace(toy, track={"rule": lambda: None})
+
+    def files() -> int:
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    Workers(toy, 2, toy.init()).close()
+    before = files()
+    team = Workers(toy, 2, toy.init())
+    assert files() > before
+    team.close()
+    team.close()
+    del team  # and with it the memory itself
+    with pytest.raises(WorkerError):
+        Workers(unsendable, 2, toy.init())
+    assert files() == before
+
+
+@pytest.mark.usefixtures("host")
+def test_a_warning_is_said_once(put: Any, capfd: Any) -> None:
+    """By the parent, which has a part of each batch too."""
+    toy = task(put, AdD(budgets=1))
+    team = Workers(toy, 2, toy.init())
+    with pytest.warns(UserWarning, match="a budget of 1"):
+        team.step(toy.init(), 0, weight=1.0, carry=None)
+    team.close()
+    assert capfd.readouterr().err == ""
 
 
 def test_flat_memory_holds_a_tree() -> None:
