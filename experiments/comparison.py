@@ -24,7 +24,7 @@ from minadv.regularizers import FD, VD, AdD, Plain, Regularizer
 from minadv.training.clip import Clip
 from minadv.training.loop import Recipe
 from minadv.training.optimizers import Adam, RMSProp
-from minadv.training.runs import fit
+from minadv.training.runs import describe_data, fit
 from minadv.training.schedules import RampDown, RampUp
 from minadv.training.task import evaluate
 
@@ -68,6 +68,7 @@ class Job:
     data_dir: str | None
     device: DeviceName = "cpu"
     track: int = 0  # log the mean adversarial mask over so many test images, epoch by epoch
+    data: str = ""  # the fingerprint of the images
 
     @property
     def folder(self) -> Path:
@@ -139,6 +140,8 @@ def work(job: Job) -> dict[str, Any]:
     )
     result = {
         "preset": asdict(job.preset),
+        "data": job.data,
+        "made": reporting.machine(),
         "method": job.method,
         "task": job.task,
         "seed": job.seed,
@@ -159,12 +162,13 @@ def attack(n_hidden: int) -> dict[str, Any]:
 
 
 def _found(job: Job) -> dict[str, Any] | None:
-    """The result of a finished run of this very preset."""
+    """The result of a finished run of this very preset on these very images."""
     path = job.folder / RESULT
     if not path.exists():
         return None
     result: dict[str, Any] = json.loads(path.read_text())
-    return result if result.get("preset") == json.loads(json.dumps(asdict(job.preset))) else None
+    same = result.get("preset") == json.loads(json.dumps(asdict(job.preset))) and result.get("data") == job.data
+    return result if same else None
 
 
 def about_data(job: Job) -> dict[str, Any]:
@@ -180,6 +184,12 @@ def load(preset: Preset, task: str, data_dir: str | None) -> images.Images:
     return as_sequences(loaded, by=preset.by, pool=preset.pool, permute=task == "p")
 
 
+def fingerprint(preset: Preset, data_dir: str | None) -> str:
+    """What tells the preset's images from others: checksums of their parts."""
+    told = describe_data(images.load(preset.images, data_dir=data_dir))
+    return " ".join(f"{part['n']}-{part['crc32']:08x}" for part in told.values())
+
+
 def compare(
     preset: Preset,
     *,
@@ -191,7 +201,6 @@ def compare(
     device: DeviceName = "cpu",
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Search settings on validation data, then run all seeds; returns the results of both."""
-    load(preset, preset.tasks[0], data_dir)  # data that is missing or wrong is said before any process starts
     first = first_job(preset, root=root, data_dir=data_dir, device=device)
     tried = trials(first, methods)
     _say_what_is_there(tried)
@@ -202,8 +211,9 @@ def compare(
 
 
 def first_job(preset: Preset, *, root: Path, data_dir: str | None, device: DeviceName = "cpu") -> Job:
-    """What all jobs of a comparison have in common."""
-    return Job(preset, "", "", SEARCH_SEED, 0.0, 0.0, "search", root, data_dir, device)
+    """What all jobs of a comparison have in common; images that are missing or wrong are said here, before any work."""
+    data = fingerprint(preset, data_dir)
+    return Job(preset, "", "", SEARCH_SEED, 0.0, 0.0, "search", root, data_dir, device, data=data)
 
 
 def trials(first: Job, methods: Sequence[str]) -> list[Job]:

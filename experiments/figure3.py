@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from experiments import comparison, reporting
-from experiments.comparison import Job
+from experiments.comparison import Job, Preset
 from experiments.table1 import PRESETS
 from minadv import masks
 from minadv.adversary import find_adversary
@@ -181,12 +181,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parser.parse_args(argv)
     preset = PRESETS[args.preset]
     started, where = time.time(), reporting.place(args)
-    comparison.load(preset, args.order, args.data_dir)  # what is wrong with it is said before any process starts
+    data = comparison.fingerprint(preset, args.data_dir)  # what is wrong with it is said before any process starts
     tasks = []
     for method in METHODS:
         strength, weight = comparison.settings(method, preset.n_hidden)[0]
         which = (preset, method, args.order, 0, strength, weight, "figure3")
-        job = Job(*which, args.runs, args.data_dir, where["device"], track=args.images)
+        job = Job(*which, args.runs, args.data_dir, where["device"], track=args.images, data=data)
         tasks.append(Figure3(job, args.draws, args.images))
     results = reporting.run_all(examine, tasks, workers=where["workers"], title="networks")
     about = reporting.facts(started, preset=asdict(preset), order=args.order, draws=args.draws)
@@ -195,20 +195,25 @@ def main(argv: Sequence[str] | None = None) -> None:
     name = f"figure3-{preset.name}" + "-permuted" * (args.order == "p")
     paths = [
         reporting.write_json(args.out / f"{name}.json", {"facts": about, "results": results}),
-        reporting.write(args.out / f"{name}.md", heading(about, preset.about, results) + text),
+        reporting.write(args.out / f"{name}.md", heading(about, preset, results) + text),
         reporting.save_figure(figure(results), args.out / f"{name}.png"),
     ]
     print(text)
     print("written:", *paths, sep="\n  ")
 
 
-def heading(about: dict[str, Any], task: str, results: Sequence[dict[str, Any]]) -> str:
+def heading(about: dict[str, Any], preset: Preset, results: Sequence[dict[str, Any]]) -> str:
     """What the numbers are."""
+    flips = comparison.attack(preset.n_hidden)["budgets"]
+    chosen = {method: comparison.settings(method, preset.n_hidden)[0] for method in METHODS}
+    settings = ", ".join(f"{method} {strength:g}, {weight:g}" for method, (strength, weight) in chosen.items())
     images, of_masks = (" and ".join(sorted({f"{r[key]:,}" for r in results})) for key in ("images", "mask_images"))
     return f"""# Figure 3: random and adversarial sub-networks
 
-{task} (order {about["order"]}), one network a method. (a) {images} test images, {about["draws"]} random masks
-(p = {P}, one for all images) and {about["draws"]} draws of the greedy adversary (K = 2, three units, a mask an image);
+{preset.about} (order {about["order"]}), one network a method, seed 0: LSTM of {preset.n_hidden} units,
+{preset.epochs:g} epochs, batches of {preset.batch}, {preset.optimizer} at {preset.lr:g}; p or δ and weight: {settings}.
+(a) {images} test images, {about["draws"]} random masks (p = {P}, one for all images) and {about["draws"]} draws of the
+greedy adversary (K = 2, {flips} units, a mask an image);
 the paper draws 500 on all of MNIST. (b) The mean adversarial mask is over {of_masks} test images.
 `{about["command"]}` at {reporting.at_commit(about)}, {about["seconds"]} s on {about["cores"]} cores ({about["cpu"]}),
 NumPy {about["numpy"]}.

@@ -80,13 +80,12 @@ def main(argv: Sequence[str] | None = None) -> None:
         about = reporting.facts(started, seeds=seeds, preset=asdict(preset))
         about["command"] = reporting.command("table1", argv)
         reporting.write_json(path, {"facts": about, "search": searched, "results": results})
-    write(preset, path)
+    write(path)
 
 
 def write_estimate(preset: Preset, args: Any, seeds: int, path: Path, argv: Sequence[str] | None) -> None:
     """What the command without ``--estimate`` would cost here."""
     started, placed = time.time(), reporting.place(args)
-    comparison.load(preset, preset.tasks[0], args.data_dir)  # data that is missing is said before any process starts
     first = comparison.first_job(preset, root=args.runs, data_dir=args.data_dir, device=placed["device"])
     rows = cost.estimate(first, args.methods, seeds, placed["workers"])
     about = reporting.facts(started, seeds=seeds, preset=asdict(preset))
@@ -97,10 +96,11 @@ def write_estimate(preset: Preset, args: Any, seeds: int, path: Path, argv: Sequ
     print("written:", *paths, sep="\n  ")
 
 
-def write(preset: Preset, path: Path) -> None:
-    """The table with its verdict, and the figure, beside the numbers that they are made from."""
+def write(path: Path) -> None:
+    """The table with its verdict, and the figure, beside the numbers that they are made from, and of their preset."""
     data = json.loads(path.read_text())
     about, results = data["facts"], data["results"]
+    preset = Preset(**{**about["preset"], "tasks": tuple(about["preset"]["tasks"])})
     methods = [method for method in METHODS if any(r["method"] == method for r in results)]
     table = comparison_report.table(preset, results, methods)
     text = f"{table}\n\n{comparison_report.verdict(preset, results, methods)}\n"
@@ -119,14 +119,16 @@ def heading(preset: Preset, seeds: int, about: dict[str, Any], runs: Sequence[di
     short = f", {preset.search_epochs:g} epochs" if preset.search_epochs else ""
     several = f"""mean ± standard deviation over {seeds} seeds; P values of a
 paired Wilcoxon test, not corrected for the number of tests"""
+    known = any("made" in run for run in runs)
+    made = reporting.made_by(runs) if known else f"{about['cpu']}, {reporting.at_commit(about)}"
     return f"""# Table 1, {preset.name}
 
 {preset.about}; s: scanline order, p: one fixed permutation of the pixels. LSTM of {preset.n_hidden} units,
 {preset.epochs:g} epochs, batches of {preset.batch}, {preset.optimizer} at {preset.lr:g}; strength (p of VD and FD, δ of
 AdD) and weight (VD has none) chosen on validation data from four settings a method (one seed{short}; `none` has nothing
 to choose). Test error of the weights of the last step, {several if seeds > 1 else "one seed"}.
-`{about["command"]}` at {reporting.at_commit(about)}, {reporting.core_time(runs)} in {len(runs)} runs, the last part of
-the command {about["seconds"]} s on {about["cores"]} cores ({about["cpu"]}), NumPy {about["numpy"]}.
+`{about["command"]}`, {reporting.core_time(runs)} in {len(runs)} runs, the last part of the command
+{about["seconds"]} s on {about["cores"]} cores, NumPy {about["numpy"]}. Made on: {made}.
 
 """
 

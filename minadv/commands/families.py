@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from minadv import launch
-from minadv.training.folders import CONFIG, RunError, kind_of, read_config
+from minadv.training.folders import CONFIG, RunError, how_to_resume, kind_of, read_config
 from minadv.training.loop import Interrupted
 from minadv.training.workers import WorkerError
 
@@ -79,4 +79,4 @@ def resumable(out: Path | str) -> Iterator[None]:
 
 
 def _how_to_go_on(out: Path | str) -> str:
-    return f"go on with: {launch.place().command}minadv train --resume {out}"
+    return f"go on with: {launch.place().command}{how_to_resume(out)}"

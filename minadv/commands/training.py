@@ -17,6 +17,7 @@ from minadv.data.sequences import from_description
 from minadv.regularizers import AdD
 from minadv.training import runs
 from minadv.training.config import build
+from minadv.training.folders import same_workers
 from minadv.training.mpi import CUDA_AWARE
 from minadv.training.task import evaluate
 
@@ -75,6 +76,7 @@ def _resume(path: Path, args: argparse.Namespace) -> None:
         print(f"{path} is finished: nothing to resume")
         return
     about = tasks.moved(config["about"], args.data_dir)
+    device = choose_device(config["device"] if args.device == "auto" else args.device)
     run = _fit(
         build(config["model"], "model"),
         from_description(about),
@@ -82,12 +84,12 @@ def _resume(path: Path, args: argparse.Namespace) -> None:
         recipe=runs.build_recipe(config["recipe"]),
         batch_size=config["batch_size"],
         seed=config["seed"],
-        device=choose_device(config["device"] if args.device == "auto" else args.device),
+        device=device,
         out=path,
         resume=True,
         about=about,
         track=config["track"],
-        workers=args.workers or config.get("workers"),
+        workers=args.workers or same_workers(config, device),
         cuda_aware_mpi=args.cuda_aware_mpi or None,
     )
     _report(run)

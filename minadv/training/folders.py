@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import shlex
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from minadv import threads
+from minadv import launch, threads
+from minadv.backend import Device
 from minadv.training import checkpoints, log
 from minadv.training.config import build, describe
 from minadv.training.files import CONFIG as CONFIG
@@ -30,6 +33,7 @@ from minadv.trees import any_array
 
 FORMAT = "minadv run 1"
 FREE = ("about", "device", "workers", "ranks")  # what may differ when a run is resumed
+LATER = ("data",)  # what runs of earlier versions do not say
 
 
 class RunError(ValueError):
@@ -57,17 +61,43 @@ def run_task(
     ``cuda_aware_mpi`` is `Ranks`'s.
     """
     ranks = world()
-    with ranks.together():
+    with ranks.together(), ExitStack() as held:
         n, resumed = choose_workers(task, workers, ranks.size), None
         if out is not None:
             whole = {**config, "recipe": describe_recipe(recipe), "seed": seed, "workers": n, "ranks": ranks.size}
             begun = ranks.agree(lambda: _prepare(out, whole, seed, resume))
+            ranks.agree(lambda: held.enter_context(only_writer(out)))
             resumed = log.resumed(whole) if begun else None
         with team_of(task, n, ranks, cuda_aware_mpi=cuda_aware_mpi) as team:
             shown: dict[str, Any] = {"title": title, "progress": progress, "on_evaluation": on_evaluation}
             done = train(task, recipe, out, **shown, team=team, resumed=resumed)
             ranks.meet()  # the chief has written all there is to read
             return done
+
+
+@contextmanager
+def only_writer(path: Path) -> Iterator[None]:
+    """Within it no other process trains this run; raises RunError if one does. It ends with the process, killed or not.
+
+    Where the system or the disk has no locks, nothing is held.
+    """
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        yield
+        return
+    folder = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(folder)
+        raise RunError(f"{path} is being trained by another process: wait for it, or end it first") from None
+    except OSError:
+        pass
+    try:
+        yield
+    finally:
+        os.close(folder)
 
 
 @contextmanager
@@ -115,6 +145,17 @@ def choose_workers(task: Task, asked: int | None, ranks: int = 1) -> int:
     return min(threads.cores(), load.examples)
 
 
+def same_workers(config: dict[str, Any], device: Device) -> int | None:
+    """The number of workers that a run was begun with, for bit-equal results, where it can be had: else None."""
+    alone = launch.place().size == 1 and device.name == "cpu"
+    return config.get("workers") if alone else None
+
+
+def how_to_resume(path: Path | str) -> str:
+    """The command that goes on with a run."""
+    return f"minadv train --resume {shlex.quote(str(path))}"
+
+
 def read_config(path: Path) -> dict[str, Any]:
     """The configuration of a run's folder; raises RunError if it is not one."""
     try:
@@ -150,7 +191,7 @@ def restore(path: Path, blank: Blank, recipe: Recipe) -> State:
     """The newest state of a run, on the host."""
     saved = checkpoints.latest(path)
     if saved is None:
-        raise RunError(f"{path} has no checkpoint yet: train it further with minadv train --resume {path}")
+        raise RunError(f"{path} has no checkpoint yet: train it further with {how_to_resume(path)}")
     state, _ = checkpoints.load(saved, like=start(blank, recipe))
     return state
 
@@ -189,7 +230,7 @@ def expect_free(path: Path) -> None:
     """Raise RunError unless a new run may be written to this folder: it is not there, or empty."""
     if (path / CONFIG).exists():
         raise RunError(
-            f"{path} is a run already: resume it (minadv train --resume {path} or resume=True), or take another folder"
+            f"{path} is a run already: resume it ({how_to_resume(path)} or resume=True), or take another folder"
         )
     there = next(found for found in path.absolute().parents if found.exists())
     if not there.is_dir():
@@ -212,7 +253,12 @@ def _prepare(path: Path, config: dict[str, Any], seed: int, resume: bool) -> boo
     begun = (path / LOG).exists()
     if resume and (path / CONFIG).exists():
         theirs, ours = read_config(path), json.loads(json.dumps(config))  # as it comes back from JSON
-        differing = [key for key in ours if key not in FREE and theirs.get(key) != ours[key]]
+        now = describe_recipe(build_recipe(theirs["recipe"]))  # with what recipes did not have when it was made
+        theirs = {**theirs, "recipe": json.loads(json.dumps(now))}
+        said = [key for key in ours if key in theirs or key not in LATER]
+        differing = [key for key in said if key not in FREE and theirs.get(key) != ours[key]]
+        if "data" in differing:
+            raise RunError(f"{path} was made with other data, {_sizes(theirs)} examples, not {_sizes(ours)}")
         if differing:
             raise RunError(f"{path} was made with another {', '.join(differing)}: resume it as it was configured")
     else:
@@ -223,3 +269,7 @@ def _prepare(path: Path, config: dict[str, Any], seed: int, resume: bool) -> boo
     if not begun:
         log.start(path / LOG, log.header(seed=seed, config=config))
     return begun
+
+
+def _sizes(config: dict[str, Any]) -> str:
+    return "/".join(str(config["data"][part]["n"]) for part in ("train", "valid", "test"))

@@ -56,6 +56,7 @@ class Recipe:
     weight_schedule: Schedule = field(default_factory=Constant)
     ema: EMA | None = None  # evaluate with averaged weights
     eval_every: int | None = None  # default: an epoch
+    eval_first: bool = False  # also before the first step, for weights that are good already
     checkpoint_every: int | None = None  # default: as often as evaluations
     keep: int = 3  # checkpoints
     monitor: str = "error"  # the validation metric that chooses the best weights
@@ -195,18 +196,30 @@ def train(
         kept = team.agree(lambda: log.rewind(run / LOG, state.step))
         records = [r for r in kept if r["kind"] == "evaluation"]
     elif run is not None:
-        team.agree(lambda: log.rewind(run / LOG, 0))
+        kept = team.agree(lambda: log.rewind(run / LOG, 0))
+        records = [r for r in kept if r["kind"] == "evaluation"]
     out = run if team.chief else None  # where to write
     if out is not None and resumed is not None and not finished(recipe, state):
         log.append(out / LOG, {**resumed, "step": state.step})
     eval_every = recipe.eval_every or task.per_epoch
     save_every = recipe.checkpoint_every or eval_every
 
+    def tell(record: dict[str, Any]) -> None:
+        if out is not None:
+            log.append(out / LOG, record)
+        if team.chief and on_evaluation is not None:
+            on_evaluation(record)
+
     try:
         each = task.units_per_step
         progress = progress and team.chief
         shown_as: dict[str, Any] = {"unit": task.unit, "title": title, "shown": progress}
         with CtrlC() as ctrl_c, Progress(recipe.steps * each, done=state.step * each, **shown_as) as bar:
+            if recipe.eval_first and state.step == 0 and math.isinf(state.best_score):
+                state, record = evaluation(task, recipe, state, team)
+                if not records:  # it is in the log of a run that was killed before its first checkpoint
+                    records.append(record)
+                    tell(record)
             while state.step < recipe.steps and not _exhausted(recipe, state):
                 ctrl_c.obey()
                 new, shown = advance(task, recipe, state, team)
@@ -215,11 +228,8 @@ def train(
                     new, record = evaluation(task, recipe, new, team)
                     shown = {**shown, **_told(recipe.monitor, record)}
                     records.append(record)
-                    if out is not None:
-                        log.append(out / LOG, record)
                     state = new  # whoever interrupts from here on finds it evaluated
-                    if team.chief and on_evaluation is not None:
-                        on_evaluation(record)
+                    tell(record)
                 state = new
                 bar.advance(each, **shown)
                 if out is not None and (state.step % save_every == 0 or last or _exhausted(recipe, state)):

@@ -12,6 +12,7 @@ The command line uses these same functions; `minadv.training.folders` has what i
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -146,6 +147,7 @@ def fit(
             "dtype": str(data.train.x.dtype),
             "device": chosen.name,
             "track": track,
+            "data": describe_data(data),
         }
     state, records = run_task(
         task,
@@ -163,6 +165,19 @@ def fit(
     path = None if out is None else Path(out)
     config = {} if path is None else read_config(path)
     return Run(model, to_host(state.best), to_host(state.params), config, records, state.step, path, data)
+
+
+def describe_data(data: Images) -> dict[str, Any]:
+    """Of each part the number of examples and a checksum, so that a run is not resumed on other data."""
+    parts = {name: to_host(getattr(data, name)) for name in ("train", "valid", "test")}
+    return {name: {"n": len(part), "crc32": _checksum(part.x, part.y)} for name, part in parts.items()}
+
+
+def _checksum(*arrays: Array) -> int:
+    total = 0
+    for array in arrays:
+        total = zlib.crc32(np.ascontiguousarray(array).data, total)
+    return total
 
 
 def load(run: str | Path, data: Images | None = None) -> Run:

@@ -31,7 +31,7 @@ from minadv.training import checkpoints, folders
 from minadv.training.clip import Clip
 from minadv.training.config import build, describe
 from minadv.training.ema import EMA
-from minadv.training.folders import build_recipe, describe_recipe, read_config, run_task
+from minadv.training.folders import build_recipe, describe_recipe, read_config, run_task, same_workers
 from minadv.training.loop import Recipe
 from minadv.training.optimizers import Adam
 from minadv.training.pretrain_task import PretrainTask
@@ -188,7 +188,7 @@ def resume_text(
     expect_corpus(config, corpus, str(path))
     chosen = _chosen(config["device"] if device is None else device)
     model = with_words(build(config["model"], "model"), corpus.vocabulary, chosen)
-    workers = config.get("workers") if workers is None else workers
+    workers = same_workers(config, chosen) if workers is None else workers
     task: TextTask | PretrainTask
     if isinstance(model, TextLM):
         task = PretrainTask(model, corpus, seed=config["seed"], **{name: config[name] for name in LANGUAGE_MODEL})

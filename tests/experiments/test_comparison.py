@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 
 pytest.importorskip("safetensors")
 pytest.importorskip("sklearn", reason="the digits come with scikit-learn")
@@ -15,13 +16,15 @@ pytest.importorskip("threadpoolctl", reason="experiments set BLAS threads")
 
 from experiments import bench_images, comparison, cost, digits, figure3, reporting, table1
 from experiments.comparison import Job, Preset, best_setting, compare
-from experiments.comparison_report import errors, figure, p_value, table, verdict
+from experiments.comparison_report import errors, figure, p_value, table, verdict, wilcoxon
 from minadv.backend import Device
 from minadv.cli import main
 from minadv.data.batches import take
 from minadv.models.classifier import Batch
 from minadv.training import checkpoints, task
+from minadv.training.folders import RunError
 from minadv.training.runs import load
+from tests.data.idxfiles import write_four
 
 METHODS = ("VD", "AdD K=1")
 SMALL = Preset("small", "digits", "row", 2, 8, 0.5, 1, batch=200, tasks=("s",))
@@ -162,6 +165,25 @@ def test_tests_need_seeds() -> None:
     assert p_value([1, 2, 3, 4], [2, 3, 4, 5]) == ""
     assert p_value([1, 2, 3, 4, 5], [2, 3, 4, 5, 7]) == "0.062"
     assert p_value([1, 2, 3, 4, 5], [1, 2, 3, 4]) == ""
+    assert p_value([1.0] * 6, [1.0] * 6) == ""
+
+
+def test_equal_gaps_are_ties(rng: np.random.Generator) -> None:
+    """Errors are per cents of whole images: gaps that are equal differ in their last bits."""
+    wrong = np.array(
+        [[19, 12], [17, 17], [13, 12], [29, 14], [17, 13], [14, 17], [22, 11], [21, 15], [20, 15], [19, 17]]
+    )
+    mine, other = (100 * wrong / 360).T
+    gaps = [a - b for a, b in wrong.tolist() if a != b]
+    ranks = stats.rankdata(np.abs(gaps))
+    sums = [sum(r for r, s in zip(ranks, signs, strict=True) if s) for signs in np.ndindex(*(2,) * len(gaps))]
+    found = sum(r for r, gap in zip(ranks, gaps, strict=True) if gap > 0)
+    assert p_value(mine, other) == f"{2 * np.mean([s >= found for s in sums]):.3f}"
+    for n in (5, 8, 12):
+        free = rng.standard_normal(n)  # without ties, as SciPy has it
+        assert wilcoxon(free) == pytest.approx(stats.wilcoxon(free, method="exact").pvalue)
+    many = rng.standard_normal(30)
+    assert p_value(many, 0 * many) == f"{stats.wilcoxon(np.round(many, 6)).pvalue:.3f}"
 
 
 def test_figure(tmp_path: Path) -> None:
@@ -189,11 +211,13 @@ def test_table1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) ->
     assert (len(data["search"]), len(data["results"]), data["facts"]["seeds"]) == (8, 8, 2)
     text = (tmp_path / "table1-digits.md").read_text()
     assert "mean ± standard deviation over 2 seeds" in text
-    assert reporting.at_commit(data["facts"]) in text
     assert f"{reporting.core_time(data['search'] + data['results'])} in 16 runs" in text
     assert text.endswith(verdict(table1.PRESETS["digits"], data["results"], ["none", "VD"]) + "\n")
+    assert f"Made on: {data['facts']['cpu']}, {reporting.at_commit(data['facts'])}." in text
     (tmp_path / "table1-digits.md").unlink()
-    table1.main(["--report-only", "--out", str(tmp_path)])
+    with monkeypatch.context() as later:  # the text is of the preset that the numbers are of
+        later.setitem(table1.PRESETS, "digits", replace(table1.PRESETS["digits"], epochs=7, lr=0.5))
+        table1.main(["--report-only", "--out", str(tmp_path)])
     assert (tmp_path / "table1-digits.md").read_text() == text
     table1.main(["--methods", "none", "--runs", str(tmp_path / "runs")])  # a part is not written over the whole
     assert (tmp_path / "runs" / "table1-digits.md").exists()
@@ -238,7 +262,7 @@ def test_what_an_estimate_says() -> None:
     for workers, hours in ((1, "4.0"), (2, "2.0")):
         about = {**reporting.machine(), "command": "it"}
         text = cost.report(first, [row, row], workers, about)
-        assert f"About {hours} hours with {workers} processes" in text
+        assert f"About {hours} hours with {workers} process{'es' * (workers > 1)}.\n" in text
         assert "| VD     | 3    | 4000  | 250.0     | 2.00            |" in text
         assert "| all    | 6    | 8000  |           | 4.00            |" in text
 
@@ -258,6 +282,23 @@ def test_runs_of_another_preset_are_not_taken_over(
     *_, line = capsys.readouterr().err.splitlines()
     assert "was made with another recipe" in line
     assert line.endswith("or delete its folder, or give another one with --runs")
+
+
+def test_runs_on_other_images_are_not_taken_over(tmp_path: Path, capsys: Any) -> None:
+    preset = Preset("idx", "mnist", "row", 7, 6, 1, 1, batch=10, search=False, tasks=("s",))
+    for name, n in (("a", 24), ("b", 36)):
+        write_four(tmp_path / name, n_train=n, n_test=8)
+
+    def call(name: str) -> Any:
+        given = {"methods": ("none",), "seeds": 1, "workers": 1, "root": tmp_path / "runs"}
+        return compare(preset, data_dir=str(tmp_path / name), **given)
+
+    _, [first] = call("a")
+    assert "used as they are" not in capsys.readouterr().err
+    assert json.dumps(call("a")[1]) == json.dumps([first])
+    assert "used as they are" in capsys.readouterr().err
+    with pytest.raises(RunError, match="was made with other data"):
+        call("b")
 
 
 @pytest.mark.parametrize("experiment", [table1, digits, figure3])

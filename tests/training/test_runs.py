@@ -10,15 +10,19 @@ import numpy as np
 import pytest
 
 import minadv
+from minadv.backend import choose_device
 from minadv.data.images import Images
+from minadv.launch import Place
 from minadv.models.classifier import Classifier
 from minadv.regularizers import VD, AdD
 from minadv.training import checkpoints, log
 from minadv.training.checkpoints import CheckpointError, CheckpointWarning
 from minadv.training.files import seal, unseal
+from minadv.training.folders import only_writer, same_workers
 from minadv.training.loop import Interrupted, Recipe
 from minadv.training.optimizers import Adam
 from minadv.training.runs import RunError, expect_free, is_finished, read_config
+from minadv.training.task import evaluate
 from tests.compare import assert_same_bits
 from tests.training.problems import MODEL, sequences
 
@@ -126,6 +130,59 @@ def test_resumed_with_another_configuration(data: Images, out: Path, change: Any
     with pytest.raises(RunError, match="was made with another model"):
         minadv.fit(Classifier(2, 7, 3), data, **OPTIONS, steps=12, eval_every=2, out=out, resume=True)
     assert contents(out) == before
+
+
+def test_resumed_on_other_data(data: Images, out: Path) -> None:
+    stopped_at(data, out, 4)
+    given = {**OPTIONS, "steps": 12, "eval_every": 2}
+    other = replace(data, train=replace(data.train, y=np.roll(data.train.y, 1)))
+    with pytest.raises(RunError, match="was made with other data, 60/21/24 examples, not 60/21/24"):
+        minadv.fit(MODEL, other, **given, out=out, resume=True)
+    config = read_config(out)
+    del config["data"], config["recipe"]["eval_first"]  # runs of earlier versions did not say everything
+    (out / "config.json").write_bytes(seal({"format": "minadv run 1", "config": config}))
+    shutil.rmtree(out / "checkpoints")  # which are of the configuration that was there
+    assert minadv.fit(MODEL, data, **given, out=out, resume=True).step == 12
+
+
+def test_one_process_trains_a_run(data: Images, out: Path) -> None:
+    stopped_at(data, out, 4)
+    given = {**OPTIONS, "steps": 12, "eval_every": 2}
+    before = contents(out)
+    with (
+        only_writer(out),
+        pytest.raises(RunError, match="is being trained by another process: wait for it, or end it first"),
+    ):
+        minadv.fit(MODEL, data, **given, out=out, resume=True)
+    assert contents(out) == before
+    assert minadv.fit(MODEL, data, **given, out=out, resume=True).step == 12
+
+
+def test_workers_of_a_run_that_goes_on_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    cpu, gpu = choose_device("cpu"), replace(choose_device("cpu"), name="gpu")
+    two = {"workers": 2}
+    assert (same_workers(two, cpu), same_workers(two, gpu), same_workers({}, cpu)) == (2, None, None)
+    monkeypatch.setattr("minadv.launch.place", lambda: Place(0, 2))
+    assert same_workers(two, cpu) is None
+
+
+def test_evaluated_before_the_first_step(data: Images, out: Path) -> None:
+    """What training makes worse is not the best; a run that is killed at once says its first evaluation once."""
+
+    def kill(record: dict[str, Any]) -> None:
+        raise ZeroDivisionError
+
+    given = {**OPTIONS, "optimizer": Adam(5.0), "steps": 4, "eval_every": 2, "eval_first": True}
+    with pytest.raises(ZeroDivisionError):
+        minadv.fit(MODEL, data, **given, out=out, on_evaluation=kill)
+    run = minadv.fit(MODEL, data, **given, out=out, resume=True)
+    assert [r["step"] for r in run.records] == [0, 2, 4]
+    assert (run.records[0]["train_loss"], run.records[0]["regularizer"]) == (None, None)
+    assert [r["step"] for r in log.read(out / "log.jsonl") if r["kind"] == "evaluation"] == [0, 2, 4]
+    straight = minadv.fit(MODEL, data, **given)
+    assert_same_bits((run.params, run.last), (straight.params, straight.last))
+    errors = [r["valid_error"] for r in run.records]
+    assert evaluate(MODEL, run.params, data.valid, batch_size=10)["error"] == min(errors)
 
 
 @pytest.mark.parametrize("resume", [False, True])
