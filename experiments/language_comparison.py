@@ -18,7 +18,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from experiments import reporting
-from minadv.data import corpus
+from minadv.backend import DeviceName, to_device
+from minadv.data import corpus, known
+from minadv.data.corpus import Corpus
+from minadv.data.errors import DataError
 from minadv.data.windows import Windows
 from minadv.models.language import LanguageModel
 from minadv.regularizers import EL, FD, VD, AdD, Plain, Regularizer
@@ -64,6 +67,7 @@ class Preset:
     every: int = 1
     columns: int = 1
     delta: float = 0.06
+    kappa: float = 0.1  # FD's weight
     nonmono: int = 60
     fresh: tuple[str, ...] = ()
     finetune: float = 0.0  # epochs of averaged SGD after it
@@ -99,7 +103,8 @@ class Job:
     part: str  # "search" or "final"
     root: Path
     data_dir: str | None
-    device: str = "cpu"
+    device: DeviceName = "cpu"
+    text: str = ""  # the fingerprint of the corpus
 
     @property
     def folder(self) -> Path:
@@ -107,7 +112,7 @@ class Job:
         return self.root / self.preset.name / self.part / name
 
 
-def settings(method: str, delta: float = 0.06, fresh: bool = False) -> list[tuple[float, float]]:
+def settings(method: str, delta: float = 0.06, fresh: bool = False, kappa: float = 0.1) -> list[tuple[float, float]]:
     """The three settings (strength, weight) that each method is tried in; the first is the one without a search.
 
     With ``fresh`` noise, FD needs no recurrent mask.
@@ -119,7 +124,8 @@ def settings(method: str, delta: float = 0.06, fresh: bool = False) -> list[tupl
     if method == "EL":
         return [(0.1, 1.0), (0.1, 5.0), (0.2, 1.0)]
     if method == "FD":
-        return [(0.0, 0.1), (0.0, 0.5), (0.1, 0.1)] if fresh else [(0.1, 0.1), (0.1, 0.5), (0.2, 0.1)]
+        p, more = (0.0, 0.1) if fresh else (0.1, 0.2)
+        return [(p, kappa), (p, 5 * kappa), (more, kappa)]
     return [(delta, 1.0), (delta, 5.0), (2 * delta, 1.0)]
 
 
@@ -172,16 +178,21 @@ def work(job: Job) -> dict[str, Any]:
         fine = {**how, "out": job.folder.with_name(f"{job.folder.name}-finetuned")}
         runs["finetuned"] = finetune(run, text, epochs=preset.finetune, **fine)
     last = list(runs.values())[-1]
+    evaluated = {
+        name: {part: one.evaluate(part, device=job.device)["perplexity"] for part in ("valid", "test")}
+        for name, one in runs.items()
+    }
     result = {
         "preset": asdict(preset),
+        "text": text.fingerprint,
         "method": job.method,
         "seed": job.seed,
         "strength": job.strength,
         "weight": job.weight,
         "weights": model.n_params,
-        "before": {part: run.evaluate(part)["perplexity"] for part in ("valid", "test")},
-        **{part: last.evaluate(part)["perplexity"] for part in ("valid", "test")},
-        "clean": evaluate(model, last.params, text.train[: len(text.valid)], window=preset.bptt)["perplexity"],
+        "before": evaluated["trained"],
+        **list(evaluated.values())[-1],
+        "clean": clean(model, last, text, job),
         "train": float(np.exp(run.records[-1]["train_loss"])),  # under the noise of training
         "words_per_second": words_per_second(run, len(text.train)),
         "curve": [(r["epoch"], r["valid_perplexity"]) for r in run.records],
@@ -189,6 +200,12 @@ def work(job: Job) -> dict[str, Any]:
     }
     reporting.write_json(job.folder / RESULT, result, own=True)
     return result
+
+
+def clean(model: LanguageModel, run: LanguageRun, text: Corpus, job: Job) -> float:
+    """The perplexity of the start of the training text, as much of it as there is to validate, without noise."""
+    params, tokens = to_device((run.params, text.train[: len(text.valid)]), job.device)
+    return float(evaluate(model, params, tokens, window=job.preset.bptt)["perplexity"])
 
 
 def recipe(job: Job, per_epoch: int) -> Recipe:
@@ -226,12 +243,20 @@ def _found(job: Job) -> dict[str, Any] | None:
     if not path.exists():
         return None
     result: dict[str, Any] = json.loads(path.read_text())
-    return result if _same(result, job.preset) else None
+    return result if same(result, job.preset, job.text) else None
 
 
-def _same(result: dict[str, Any], preset: Preset) -> bool:
-    """Whether a result is of this very preset."""
-    return bool(result.get("preset") == json.loads(json.dumps(asdict(preset))))
+TOLD = ("about", "paper", "reach", "methods", "seeds")
+"""What a preset says of its runs that does not change them."""
+
+
+def same(result: dict[str, Any], preset: Preset, text: str) -> bool:
+    """Whether a result is of this very preset, and of the text with this fingerprint."""
+    theirs, ours = dict(result.get("preset") or {}), json.loads(json.dumps(asdict(preset)))
+    for name in TOLD:
+        theirs.pop(name, None)
+        ours.pop(name)
+    return bool(theirs == ours and result.get("text") == text)
 
 
 def compare(
@@ -242,14 +267,15 @@ def compare(
     workers: int,
     root: Path,
     data_dir: str | None,
-    device: str = "cpu",
+    device: DeviceName = "cpu",
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Search settings on validation data where the preset does, then run all seeds; returns the results of both.
 
     The first seed of every method comes first; only the `REPEATED` ones have more.
     """
-    first = Job(preset, "", SEARCH_SEED, 0.0, 0.0, "search", root, data_dir, device)
-    tried = {m: settings(m, preset.delta, bool(preset.fresh)) for m in methods}
+    text = text_of(preset, data_dir)
+    first = Job(preset, "", SEARCH_SEED, 0.0, 0.0, "search", root, data_dir, device, text.fingerprint)
+    tried = {m: settings(m, preset.delta, bool(preset.fresh), preset.kappa) for m in methods}
     trials = [
         replace(first, method=method, strength=strength, weight=weight)
         for method in sorted(methods, key=lambda m: -COST[m])
@@ -268,6 +294,17 @@ def compare(
     return searched, reporting.run_all(work, jobs, workers=workers, title=f"{preset.name}: seeds")
 
 
+def text_of(preset: Preset, data_dir: str | None) -> Corpus:
+    """The preset's text; raises DataError if files that go by a corpus' name are not the published ones."""
+    if preset.corpus in known.KNOWN:
+        corpus.load(preset.corpus, data_dir)  # what is missing is said, or fetched
+        wrong = [found for found in known.check(preset.corpus, data_dir) if not found.sound]
+        if wrong:
+            said = "; ".join(f"{found.file}: {found.says}" for found in wrong)
+            raise DataError(f"these are not the files of {preset.corpus} that results are published for: {said}")
+    return corpus.load(preset.corpus, data_dir)
+
+
 def _say_what_is_there(jobs: Sequence[Job]) -> None:
     """A finished run is not trained again; say so, because the code may have changed since."""
     there = [job for job in jobs if _found(job) is not None]
@@ -277,10 +314,11 @@ def _say_what_is_there(jobs: Sequence[Job]) -> None:
         print(f"{said}; delete the folder to train anew", file=sys.stderr)
 
 
-def with_earlier(path: Path, preset: Preset, searched: Results, results: Results) -> tuple[Results, Results]:
+def with_earlier(path: Path, preset: Preset, text: str, searched: Results, results: Results) -> tuple[Results, Results]:
     """The results of this call and those of earlier ones, on whichever machine, that it does not have itself.
 
-    What a table in ``path`` has counts if it was made with this very preset and in the setting that was chosen now.
+    What a table in ``path`` has counts if it was made with this very preset, on the text with this fingerprint, and in
+    the setting that was chosen now; how many do not is said.
     """
     earlier = json.loads(path.read_text()) if path.exists() else {"search": [], "results": []}
     chosen = {r["method"]: (r["strength"], r["weight"]) for r in results}
@@ -288,10 +326,16 @@ def with_earlier(path: Path, preset: Preset, searched: Results, results: Results
 
     def stays(r: dict[str, Any]) -> bool:
         fits = r["method"] not in chosen or chosen[r["method"]] == (r["strength"], r["weight"])
-        return _same(r, preset) and (r["method"], r["seed"]) not in done and fits
+        return same(r, preset, text) and fits
 
-    kept = [r for r in earlier["search"] if _same(r, preset) and r["method"] not in tried]
-    return [*kept, *searched], [*filter(stays, earlier["results"]), *results]
+    kept = [r for r in earlier["search"] if same(r, preset, text) and r["method"] not in tried]
+    others = [r for r in earlier["results"] if (r["method"], r["seed"]) not in done]
+    staying = [r for r in others if stays(r)]
+    if len(staying) < len(others):
+        gone = ", ".join(sorted({r["method"] for r in others if not stays(r)}))
+        said = f"{path} had {len(others) - len(staying)} rows of another preset, text or setting"
+        print(f"{said}, which are left out now: {gone}", file=sys.stderr)
+    return [*kept, *searched], [*staying, *results]
 
 
 def best_setting(searched: Sequence[dict[str, Any]], method: str) -> tuple[float, float] | None:

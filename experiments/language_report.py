@@ -51,8 +51,13 @@ def table(preset: Preset, results: Results, methods: Sequence[str]) -> str:
         row = [method, str(len(mine)), setting]
         row += [reporting.spread(perplexities(results, method, part)) for part in PARTS]
         row.append(f"{np.median(speeds):,.0f}" if speeds else "")
-        rows.append([*row, paper.get(method, "")] if paper else row)
-    return reporting.markdown([*head, "published: validation / test"] if paper else head, rows)
+        if preset.finetune:
+            row.append(reporting.spread(r["before"]["valid"] for r in mine))
+        if paper:
+            row.append(paper.get(method, ""))
+        rows.append(row)
+    head += ["validation before tuning"] * bool(preset.finetune) + ["published: validation / test"] * bool(paper)
+    return reporting.markdown(head, rows)
 
 
 PAIRS = (

@@ -12,7 +12,6 @@ none, FD, AdD K=1 and AdD reselect, and one for the others.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -71,7 +70,15 @@ PRESETS = {
         Preset(
             "ptb-fd1",
             "the Penn Treebank, one layer",
-            **{**awd("ptb"), "hidden": (655,)},
+            "ptb",
+            hidden=(655,),
+            epochs=500,
+            dropouts=(0.1, 0.65, 0.0, 0.4, 0.5),
+            lr=30.0,
+            batch=64,
+            bptt=35,
+            columns=10,
+            kappa=0.15,
             fresh=PARTS,
             methods=("none", "FD", "AdD K=1"),
             paper=(("FD", "67.5 / 64.9"),),
@@ -110,8 +117,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--seeds", type=positive, help=f"networks for {', '.join(REPEATED)} (default: the preset's)")
     parser.add_argument("--methods", nargs="+", choices=METHODS, help="(default: the preset's)")
     parser.add_argument("--data-dir", type=folder, help="folder of the text")
-    parser.add_argument("--device", choices=("auto", "cpu", "gpu"), default="cpu", help="(default cpu)")
-    parser.add_argument("--workers", type=positive, default=os.cpu_count(), help="processes (default: all cores)")
+    reporting.add_device(parser)
     parser.add_argument("--runs", type=Path, default=Path("runs/table3"), help="folder of the runs (runs/table3)")
     parser.add_argument("--out", type=Path, default=reporting.RESULTS, help="folder for the results")
     args = parser.parse_args(argv)
@@ -122,10 +128,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         preset,
         methods=methods,
         seeds=seeds,
-        workers=args.workers,
         root=args.runs,
         data_dir=args.data_dir,
-        device=args.device,
+        **reporting.place(args),
     )
     about = {
         **reporting.facts(started, seeds=seeds, preset=asdict(preset)),
@@ -133,7 +138,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     }
     name = f"table3-{preset.name}"
     path = args.out / f"{name}.json"
-    searched, results = with_earlier(path, preset, searched, results)
+    searched, results = with_earlier(path, preset, results[0]["text"], searched, results)
     methods = [method for method in METHODS if any(r["method"] == method for r in results)]
     text = f"{language_report.table(preset, results, methods)}\n\n{language_report.verdict(preset, results, methods)}\n"
     paths = [
@@ -154,11 +159,14 @@ def heading(preset: Preset, results: Sequence[dict[str, Any]], about: dict[str, 
     decay = f"weight decay {preset.weight_decay:g}"
     tuned = f", then {preset.finetune:g} epochs of averaged SGD without the regularizer" if preset.finetune else ""
     thin = f" Predictions are compared at one step in {preset.every} (λ = {preset.every}/T there)." * (preset.every > 1)
-    both = "FD's two passes draw all noise apart, as published, and have no recurrent mask unless p says so"
+    both = """FD's two passes draw all noise apart, as published, and have no recurrent mask unless p says so (in the
+published run dropout is not locked in time, the rate falls when validation stops improving, and the state is set to
+zero in one window of a hundred)"""
     twice = both if preset.fresh else "FD's two passes share all noise but their recurrent masks"
     return f"""# Table 3, {preset.name}
 
-LSTM {"-".join(map(str, preset.hidden))} with a tied embedding, {results[0]["weights"]:,} weights, on {preset.about}.
+LSTM {"-".join(map(str, preset.hidden))} with a tied embedding, {results[0]["weights"]:,} weights, on {preset.about}
+(fingerprint {results[0]["text"][:12]}).
 {preset.epochs:g} epochs of SGD at {preset.lr:g}, {rate}, {decay}{tuned}; batches of {preset.batch} columns,
 windows of {preset.bptt} words on average; the dropouts of every row, `none` too: {dropouts}.{thin}
 Strength (p of VD, EL and FD, δ of AdD) and weight: {chosen}. {twice};

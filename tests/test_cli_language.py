@@ -307,6 +307,7 @@ def test_killed_and_resumed(text: Path, tmp_path: Path, says: Any) -> None:
         ("--init base --fresh", 'init is "base", which needs noise that differs between the two passes'),
         ("--init base --word-dropout 0", 'init is "base", which needs noise that differs between the two passes'),
         ("--fresh gates", "argument --fresh: invalid choice: 'gates'"),
+        ("--optimizer sgd --nonmono 3", "nonmono is 3 and optimizer is sgd: it is for asgd"),
         ("--optimizer adam --weight-decay 0.1", "weight-decay is 0.1 and optimizer is adam: it is for sgd and asgd"),
         ("--epochs 1 --train-steps 2", "argument --train-steps: not allowed with argument --epochs"),
         ("--hidden 0", "argument --hidden: '0' is not a positive whole number"),

@@ -25,7 +25,7 @@ from minadv.data.words import EOS, UNK
 from minadv.training import folders
 from minadv.training.checkpoints import latest
 from minadv.training.config import build
-from minadv.training.folders import RunError, build_recipe, expect_free, read_config
+from minadv.training.folders import RunError, build_recipe, expect_free, read_config, same_workers
 from minadv.training.language import LanguageRun, finetune, fit_language, load_language, open_language
 from minadv.training.language_config import blank, corpus_of, settings_of, weights_digest
 from minadv.training.language_task import expect_lengths, expect_regularizer
@@ -104,7 +104,7 @@ def train(args: argparse.Namespace) -> None:
         about=about,
         workers=args.workers,
     )
-    _report(run)
+    _report(run, device)
 
 
 def resume(path: Path, args: argparse.Namespace) -> None:
@@ -114,7 +114,7 @@ def resume(path: Path, args: argparse.Namespace) -> None:
         print(f"{path} is finished: nothing to resume")
         return
     about = config["about"] if args.data_dir is None else {**config["about"], "data_dir": args.data_dir}
-    corpus = corpus_of(about)
+    corpus, device = corpus_of(about), choose_device(config["device"] if args.device == "auto" else args.device)
     run = _fit(
         build(config["model"], "model"),
         corpus,
@@ -122,14 +122,14 @@ def resume(path: Path, args: argparse.Namespace) -> None:
         recipe=build_recipe(config["recipe"]),
         seed=config["seed"],
         start=_start(path, config),
-        device=choose_device(config["device"] if args.device == "auto" else args.device),
+        device=device,
         out=path,
         resume=True,
         about=about,
-        workers=args.workers or config.get("workers"),
+        workers=args.workers or same_workers(config, device),
         **settings_of(config),
     )
-    _report(run)
+    _report(run, device)
 
 
 def _start(path: Path, config: dict[str, Any]) -> Any:
@@ -137,6 +137,8 @@ def _start(path: Path, config: dict[str, Any]) -> Any:
     if "start" not in config or latest(path) is not None:
         return None
     source = config["about"].get("start")
+    if source is None:
+        raise RunError(f"{path} has no checkpoint yet and does not say which run it began with: begin it anew")
     try:
         start = load_language(source).params
     except RunError as error:
@@ -155,7 +157,7 @@ def _finetune(args: argparse.Namespace) -> None:
     device = choose_device(args.device)
     _say(f"averaged SGD from the best weights of {args.run}; writing {out}")
     _say(f"device: {device.why}")
-    about = {**before.config["about"], "start": str(Path(args.run).resolve())}
+    about = {**before.config["about"]}
     about["data_dir"] = args.data_dir or about.get("data_dir")
     with families.resumable(out):
         run = finetune(
@@ -171,7 +173,7 @@ def _finetune(args: argparse.Namespace) -> None:
             workers=args.workers,
             on_evaluation=_show,
         )
-    _report(run)
+    _report(run, device)
 
 
 def _fit(model: Any, corpus: Corpus, *, device: Device, **given: Any) -> LanguageRun:
@@ -181,17 +183,19 @@ def _fit(model: Any, corpus: Corpus, *, device: Device, **given: Any) -> Languag
 
 
 def _show(record: dict[str, Any]) -> None:
-    if not sys.stderr.isatty():
-        _say(
-            f"step {record['step']}, epoch {record['epoch']:.2f}: loss {record['train_loss']:.4f}, "
-            f"regularizer {record['regularizer']:.4g}, validation perplexity {record['valid_perplexity']:.2f}"
-        )
+    if sys.stderr.isatty():
+        return
+    trained = ""  # of the evaluation before the first step
+    if record["train_loss"] is not None:
+        trained = f"loss {record['train_loss']:.4f}, regularizer {record['regularizer']:.4g}, "
+    begin = f"step {record['step']}, epoch {record['epoch']:.2f}"
+    _say(f"{begin}: {trained}validation perplexity {record['valid_perplexity']:.2f}")
 
 
-def _report(run: LanguageRun) -> None:
+def _report(run: LanguageRun, device: Device) -> None:
     if launch.place().rank > 0:
         return
-    valid, test = run.evaluate("valid"), run.evaluate("test")
+    valid, test = (run.evaluate(part, device=device) for part in ("valid", "test"))
     best = min(run.records, key=lambda r: r["valid_loss"])
     print(
         f"test perplexity {test['perplexity']:.2f} (loss {test['loss']:.4f}), validation perplexity "

@@ -129,7 +129,7 @@ def _step_options(parser: argparse.ArgumentParser) -> None:
     steps.add_argument("--lr", type=amount, help="learning rate (default: the task's)")
     steps.add_argument("--weight-decay", type=zero_or_more, metavar="W", help="of sgd and asgd (default: the task's)")
     steps.add_argument(
-        "--nonmono", type=positive, default=60, metavar="N", help="evaluations that the trigger of asgd looks back"
+        "--nonmono", type=positive, metavar="N", help="evaluations that the trigger of asgd looks back (default: 60)"
     )
     steps.add_argument(
         "--ramp-down", type=zero_or_more, metavar="EPOCHS", help="the last ones, over which the learning rate falls"

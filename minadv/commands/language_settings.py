@@ -196,11 +196,16 @@ def recipe(args: argparse.Namespace, per_epoch: int) -> Recipe:
     )
 
 
+NONMONO = 60  # as in the code of fraternal dropout; that of AWD-LSTM has 5
+
+
 def _optimizer(args: argparse.Namespace) -> Any:
     kind, lr = chosen(args, "optimizer"), chosen(args, "lr")
+    if args.nonmono is not None and kind != "asgd":
+        raise ValueError(f"nonmono is {args.nonmono} and optimizer is {kind}: it is for asgd")
     if kind == "adam":
         if args.weight_decay:
             raise ValueError(f"weight-decay is {args.weight_decay} and optimizer is adam: it is for sgd and asgd")
         return Adam(lr if args.lr is not None else 1e-3)
     decay = chosen(args, "weight_decay")
-    return SGD(lr, weight_decay=decay) if kind == "sgd" else ASGD(lr, decay, interval=args.nonmono)
+    return SGD(lr, weight_decay=decay) if kind == "sgd" else ASGD(lr, decay, interval=args.nonmono or NONMONO)

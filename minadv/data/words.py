@@ -92,18 +92,19 @@ class Words:
     def encode(self, words: Iterable[str], where: str = "the text") -> Array:
         """The numbers of some words, int32 ``(N,)``; ``where`` names their source in an error."""
         ids = array("i")
-        self._extend(ids, list(words), where)
+        self._extend(ids, list(words), where, "use other words")
         return np.array(ids, dtype=np.int32)
 
     def encode_lines(self, lines: Iterable[str], where: str = "the text") -> Array:
         """The numbers of the words of all lines and of the ``<eos>`` after each, int32 ``(N,)``."""
         ids = array("i")
+        way = f"write {UNK} for rare words there, or set min_count (--min-count) to 2 or more"
         for number, line in enumerate(lines, 1):
-            self._extend(ids, line.split(), f"{where}, line {number}")
+            self._extend(ids, line.split(), f"{where}, line {number}", way)
             ids.append(self.eos)
         return np.array(ids, dtype=np.int32)
 
-    def _extend(self, ids: array[int], words: list[str], where: str) -> None:
+    def _extend(self, ids: array[int], words: list[str], where: str, way: str) -> None:
         index, unk = self.index, self.unk
         if unk is not None:
             ids.extend([index.get(word, unk) for word in words])
@@ -113,8 +114,7 @@ class Words:
         except KeyError as error:
             raise DataError(
                 f"{where}: {error.args[0]!r} is not among the {len(self):,} words of the training text, and there is "
-                f"no {UNK} to stand for it: write {UNK} for rare words there, or set min_count (--min-count) to 2 "
-                "or more"
+                f"no {UNK} to stand for it: {way}"
             ) from None
 
     def decode(self, ids: Array) -> list[str]:

@@ -319,7 +319,9 @@ class LanguageModel:
         batch = TokenBatch(token[None])
         with scope(work):
             features, after, _ = self.body(params, batch, masks={}, noise=None, state=state, work=work)
-            p: Array = namespace(token).exp(layers.log_softmax(self.logits(params, features)[0] / temperature))
+            z = self.logits(params, features)[0].astype(np.float64)  # a low temperature overflows float32
+            z -= z.max(axis=-1, keepdims=True)
+            p: Array = namespace(token).exp(layers.log_softmax(z / temperature))
         return p, after
 
     @property

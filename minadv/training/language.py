@@ -62,13 +62,14 @@ class LanguageRun:
     path: Path | None = None
     corpus: Corpus | None = field(default=None, repr=False)
 
-    def evaluate(self, part: str = "test", *, columns: int = 1, last: bool = False) -> dict[str, float]:
+    def evaluate(
+        self, part: str = "test", *, columns: int = 1, last: bool = False, device: DeviceName | Device = "cpu"
+    ) -> dict[str, float]:
         """Mean NLL and perplexity on a part of the run's corpus, the state carried over the whole of it."""
         if self.corpus is None:
             raise ValueError("the run was opened without its corpus: load_language(run, corpus)")
-        params = self.last if last else self.params
-        window = int(self.config.get("bptt", 70))
-        return evaluate(self.model, params, getattr(self.corpus, part), columns=columns, window=window)
+        params, tokens = to_device((self.last if last else self.params, getattr(self.corpus, part)), device)
+        return evaluate(self.model, params, tokens, columns=columns, window=int(self.config.get("bptt", 70)))
 
     def test(self) -> dict[str, float]:
         """Mean NLL and perplexity on the test part."""
@@ -110,8 +111,8 @@ def fit_language(
 ) -> LanguageRun:
     """Train a language model on a corpus.
 
-    Give a `Recipe`, or ``epochs`` (or ``steps``) and any of its fields by name; it monitors the validation loss unless
-    it says otherwise. ``batch_size`` columns of text are read side by side, ``bptt`` words at a time, or about as many
+    Give a `Recipe`, or ``epochs`` (or ``steps``) and any of its fields by name; it monitors the validation loss, or
+    perplexity. ``batch_size`` columns of text are read side by side, ``bptt`` words at a time, or about as many
     with ``random_lengths``. ``fresh``, ``every`` and ``columns`` are those of `LanguageTask`, ``start`` the first
     weights (default: drawn). The other arguments are those of `minadv.training.runs.fit`.
     """
@@ -182,6 +183,7 @@ def finetune(
 ) -> LanguageRun:
     """Train the best weights of a run on: averaged SGD from the first step, the run's noise, no regularizer.
 
+    The first evaluation is of these weights themselves, so that what comes out is no worse on validation data.
     ``epochs`` defaults to as many as the run made, ``lr`` to the run's own where that was made by SGD or ASGD, and to
     30, the paper's, otherwise; ``seed`` to the run's plus one. ``options`` are those of `fit_language`, with the run's
     own settings where they are not given.
@@ -202,9 +204,12 @@ def finetune(
         clip=before.clip,
         eval_every=before.eval_every,
         checkpoint_every=before.checkpoint_every,
+        eval_first=True,  # the weights of the run are the best until tuned ones are better
         monitor="loss",
         patience=patience,
     )
+    if run.path is not None:  # a run that is killed before its first checkpoint begins with it again
+        settings["about"] = {**(settings.get("about") or {}), "start": str(run.path.resolve())}
     return fit_language(run.model, corpus, recipe=recipe, seed=seed, start=run.params, **settings)
 
 
@@ -214,9 +219,14 @@ def _recipe(task: LanguageTask, recipe: Recipe | None, epochs: float | None, opt
         if (epochs is None) == ("steps" not in options):
             raise ValueError("give epochs, steps or a recipe, one of them: how long to train")
         steps = options.pop("steps") if epochs is None else max(1, round(epochs * task.per_epoch))
-        return Recipe(**{"steps": steps, "monitor": "loss", **options})
+        return _monitoring(Recipe(**{"steps": steps, "monitor": "loss", **options}))
     if options or epochs is not None:
         raise ValueError(f"a recipe was given, and {sorted(options) or 'epochs'} besides: expected one or the other")
+    return _monitoring(replace(recipe, monitor="loss") if recipe.monitor == Recipe.monitor else recipe)
+
+
+def _monitoring(recipe: Recipe) -> Recipe:
+    """The recipe; raises ValueError if it watches what a language model does not have."""
     if recipe.monitor not in ("loss", "perplexity"):
-        return replace(recipe, monitor="loss")
+        raise ValueError(f"monitor is {recipe.monitor!r}, expected 'loss' or 'perplexity' of a language model")
     return recipe

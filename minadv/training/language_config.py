@@ -53,10 +53,13 @@ def expect_corpus(config: dict[str, Any], corpus: Corpus, path: str) -> None:
     """Raise RunError unless a corpus is the one that a run was trained on."""
     theirs = config["corpus"]
     if theirs["fingerprint"] != corpus.fingerprint:
+        own = theirs["name"] == corpus.name == "pydoc"
+        way = "use the Python that it was trained with, whose version its log has"
+        way = way if own else "name its folder with --data-dir"
         raise RunError(
             f"{path} was trained on another text: {theirs['name']} with {theirs['words']:,} words and fingerprint "
             f"{theirs['fingerprint'][:12]}, and this one, {corpus.name}, has {len(corpus.vocabulary):,} words and "
-            f"{corpus.fingerprint[:12]}: name its folder with --data-dir"
+            f"{corpus.fingerprint[:12]}: {way}"
         )
 
 

@@ -18,10 +18,12 @@ from minadv.cli import Parser, main
 from minadv.commands import language_settings
 from minadv.commands.language_options import add_options
 from minadv.data import corpus
+from minadv.data.errors import DataError
 from minadv.data.windows import Windows
 from minadv.models.language import TokenBatch
 from minadv.regularizers import AdD
 from minadv.training import checkpoints
+from minadv.training.folders import RunError
 from minadv.training.language import evaluate, load_language, open_language
 from tests.data.corpora import write_corpus
 from tests.training.languages import lines
@@ -129,7 +131,8 @@ def test_all_methods_averaged_and_tuned(tmp_path: Path, text: str) -> None:
     assert searched == []
     counts = {method: sum(r["method"] == method for r in results) for method in METHODS}
     assert counts == {method: 2 if method in REPEATED else 1 for method in METHODS}
-    assert all(r["before"]["valid"] != r["valid"] for r in results)
+    assert all(r["before"]["valid"] >= r["valid"] for r in results)  # tuning keeps the better weights
+    assert any(r["before"]["valid"] > r["valid"] for r in results)
     folders = {path.name for path in (tmp_path / "runs" / "tuned" / "final").iterdir()}
     assert {"FD-0.1-0.1-seed1", "FD-0.1-0.1-seed1-finetuned"} <= folders
     again = small(tmp_path, text, preset, METHODS, seeds=2)
@@ -138,7 +141,7 @@ def test_all_methods_averaged_and_tuned(tmp_path: Path, text: str) -> None:
 
 def result(method: str, seed: int, valid: float, clean: float = 90.0, **more: Any) -> dict[str, Any]:
     base = {"method": method, "seed": seed, "strength": 0.1, "weight": 1.0, "weights": 2_652_400, "train": 100.0}
-    speed = {"words_per_second": 1234.5, "curve": [(1, 300.0), (2, valid)]}
+    speed = {"words_per_second": 1234.5, "curve": [(1, 300.0), (2, valid)], "text": "0123456789abcdef"}
     return {**base, **speed, "valid": valid, "test": valid - 4, "clean": clean, **more}
 
 
@@ -167,6 +170,10 @@ def test_table() -> None:
     assert cells[1][2:4] + cells[1][-1:] == ["0.1, 1", "109.00 ± 1.00", "67.5 / 64.9"]
     assert cells[2][3:6] == ["110.50", "106.50", "95.00"]
     assert "published" not in language_report.table(SMALL, RESULTS, SHOWN)
+    tuned = [{**r, "before": {"valid": r["valid"] + 7}} for r in RESULTS]
+    head, _, row, *_ = language_report.table(replace(preset, finetune=5.0), tuned, SHOWN).splitlines()
+    shown = dict(zip(*([cell.strip() for cell in line.split("|")[1:-1]] for line in (head, row)), strict=True))
+    assert shown["validation before tuning"] == "118.00 ± 1.00"
 
 
 def test_verdict() -> None:
@@ -265,10 +272,11 @@ def test_the_papers_presets_are_those_of_the_command_line(task: str) -> None:
 def test_fraternal_dropout_as_published(tmp_path: Path, text: str) -> None:
     """In ptb-fd1 its passes draw all noise apart and have no recurrent mask; elsewhere the mask alone differs."""
     fd1, ptb = table3.PRESETS["ptb-fd1"], table3.PRESETS["ptb"]
-    assert replace(fd1, name="", about="", hidden=(), fresh=(), methods=(), paper=()) == replace(
-        ptb, name="", about="", hidden=(), methods=(), paper=()
-    )
     assert (fd1.hidden, fd1.fresh) == ((655,), ("words", "inputs", "outputs", "U"))
+    assert (fd1.batch, fd1.bptt, fd1.lr, fd1.optimizer, fd1.finetune) == (64, 35, 30.0, "sgd", 0.0)
+    words, inputs, _, outputs, U = fd1.dropouts
+    assert (words, inputs, outputs, U, fd1.kappa, fd1.weight_decay) == (0.1, 0.65, 0.4, 0.5, 0.15, 1.2e-6)
+    assert settings("FD", fresh=True, kappa=fd1.kappa) == [(0.0, 0.15), (0.0, 0.75), (0.1, 0.15)]
     preset = replace(SMALL, name="fd1", search=False, epochs=0.3, fresh=fd1.fresh)
     small(tmp_path, text, preset, ("FD", "AdD K=1"), seeds=1)
     fd, add = (
@@ -320,14 +328,31 @@ def test_made_in_pieces(tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPat
     assert call("anew", "EL")[0] == [("EL", 0)]
 
 
-def test_an_earlier_row_in_another_setting_goes(tmp_path: Path) -> None:
+def test_runs_on_another_text_are_not_taken_over(tmp_path: Path, text: str) -> None:
+    other = write_corpus(
+        tmp_path / "b", **{part: "\n".join(lines(30, 5)) + "\n" for part in ("train", "valid", "test")}
+    )
+    preset = replace(SMALL, search=False, epochs=0.3)
+    small(tmp_path, text, preset, ("none",), seeds=1)
+    with pytest.raises(RunError, match="was trained on another text"):
+        small(tmp_path, str(other), preset, ("none",), seeds=1)
+    write_corpus(tmp_path / "ptb", **dict.fromkeys(("train", "valid", "test"), "a b\n" * 30))
+    with pytest.raises(DataError, match=r"these are not the files of ptb that results are published for: .*sha256"):
+        small(tmp_path, str(tmp_path), replace(preset, corpus="ptb"), ("none",), seeds=1)
+
+
+def test_an_earlier_row_in_another_setting_goes(tmp_path: Path, capsys: Any) -> None:
     preset = json.loads(json.dumps(asdict(SMALL)))
+    preset["about"] = "the same in other words"
     found = [result("FD", seed, 100.0, strength=s, preset=preset) for seed, s in ((0, 0.1), (1, 0.1), (2, 0.2))]
+    found.append(result("FD", 3, 100.0, strength=0.1, preset=preset, text="of another text"))
     path = reporting.write_json(tmp_path / "table.json", {"search": [*found[:1]], "results": found})
     now = result("FD", 0, 99.0, strength=0.1, preset=preset)
-    searched, results = language_comparison.with_earlier(path, SMALL, [], [now])
+    text = now["text"]
+    searched, results = language_comparison.with_earlier(path, SMALL, text, [], [now])
+    assert "had 2 rows of another preset, text or setting, which are left out now: FD" in capsys.readouterr().err
     assert (searched, results) == (json.loads(json.dumps(found[:1])), [json.loads(json.dumps(found[1])), now])
-    assert language_comparison.with_earlier(path, SMALL, [now], [])[0] == [now]
+    assert language_comparison.with_earlier(path, SMALL, text, [now], [])[0] == [now]
 
 
 def test_figure(tmp_path: Path) -> None:

@@ -163,6 +163,9 @@ def test_how_long_to_train() -> None:
         fit_language(net(), TEXT, recipe=Recipe(steps=1), lr_schedule=None, **TINY)
     with pytest.raises(ValueError, match="n_words is 9, expected 10, the words of the corpus"):
         fit_language(replace(net(), n_words=9), TEXT, steps=1, **TINY)
+    for given in ({"steps": 1, "monitor": "error"}, {"recipe": Recipe(steps=1, monitor="accuracy")}):
+        with pytest.raises(ValueError, match=r"monitor is '.*', expected 'loss' or 'perplexity'"):
+            fit_language(net(), TEXT, **TINY, **given)
     short = fit_language(net(), TEXT, recipe=Recipe(steps=2, optimizer=SGD(1.0)), **TINY)  # monitors "error" by default
     assert short.records[0]["valid_loss"] == pytest.approx(short.evaluate("valid")["loss"], rel=1e-6)
     per_epoch = LanguageTask(net(), TEXT.train, TEXT.valid, TEXT.test, batch_size=4, bptt=7).per_epoch
@@ -192,6 +195,8 @@ def test_finetune_after_adam(tmp_path: Path) -> None:
     before = fit_language(net(), TEXT, steps=2, optimizer=Adam(1e-3), out=tmp_path / "run", **TINY)
     after = finetune(before, TEXT, out=tmp_path / "tuned", progress=False, workers=1)
     assert after.config["recipe"]["optimizer"]["lr"] == 30
+    assert after.evaluate("valid")["loss"] <= before.evaluate("valid")["loss"]
+    assert after.config["about"]["start"] == str((tmp_path / "run").resolve())
     assert (after.step, after.config["recipe"]["optimizer"]["weight_decay"]) == (2, 0)
 
 
@@ -221,8 +226,9 @@ def test_generate(run: LanguageRun) -> None:
     assert some[:9] == list(run.generate(9, seed=3))
     assert set(some) <= set(TEXT.vocabulary.words)
     assert list(run.generate(5, prompt="the cat")) == list(run.generate(5, prompt=["the", "cat"]))
-    cold = list(run.generate(30, temperature=1e-3, seed=1))
-    assert cold == list(run.generate(30, temperature=0, seed=2))  # which draws nothing
+    for low in (1e-3, 1e-300):
+        cold = list(run.generate(30, temperature=low, seed=1))
+        assert cold == list(run.generate(30, temperature=0, seed=2))  # which draws nothing
 
 
 @pytest.mark.usefixtures("host")
@@ -250,7 +256,9 @@ def test_words_that_cannot_be(run: LanguageRun) -> None:
     bare = from_lines("bare", {part: ["a b", "b a b"] for part in ("train", "valid", "test")})
     small = model(bare)
     params = small.init(np.random.default_rng(0))
-    with pytest.raises(DataError, match=r"the prompt: 'c' is not among the 3 words .* no <unk> to stand for it"):
+    with pytest.raises(
+        DataError, match=r"the prompt: 'c' is not among the 3 words .* no <unk> to stand for it: use other words"
+    ):
         generate(small, params, bare.vocabulary, words=1, prompt=["c"])
     for given, says in (({"words": -1}, "words is -1"), ({"words": 1, "temperature": -1.0}, "temperature is -1.0")):
         with pytest.raises(ValueError, match=says):
