@@ -62,13 +62,14 @@ def report(results: dict[str, Any]) -> str:
         size = SIZES[name]
         rows = []
         for method, by_contender in by_method.items():
-            ours = by_contender.get("minadv", {})
+            ours = by_contender.get("minadv", {"failed": "not measured"})
             for contender, found in by_contender.items():
                 if "failed" in found:
                     rows.append([method, contender, "did not run", found["failed"], ""])
                     continue
                 speed = words_a_second(found)
-                ratio = "" if contender == "minadv" else f"{words_a_second(ours) / speed:.2f}"
+                alone = contender == "minadv" or "failed" in ours
+                ratio = "" if alone else f"{words_a_second(ours) / speed:.2f}"
                 rows.append([method, contender, f"{speed:,.0f}", f"{found['peak'] / 1.073741824e3:.2f}", ratio])
         head = ["method", "contender", "words a second", "peak, GiB", "minadv is faster by"]
         lines += [f"## {size}", f"{size.model().n_params:,} weights.", reporting.markdown(head, rows)]
@@ -80,14 +81,18 @@ def report(results: dict[str, Any]) -> str:
 
 
 def verdict(results: dict[str, Any]) -> str:
-    """Whether a step at the paper's size stays within the memory it may have."""
+    """Whether a step at the paper's size stays within the memory it may have, of each method that was measured."""
     found = results["sizes"].get("ptb", {})
     peaks = {m: c["minadv"]["peak"] / 1.073741824e3 for m, c in found.items() if "peak" in c.get("minadv", {})}
     if not peaks:
         return "The paper's size was not measured."
     worst = max(peaks, key=lambda m: peaks[m])
     said = "stays under" if peaks[worst] < LIMIT else "does not stay under"
-    return f"At the paper's size a step of every method {said} {LIMIT:g} GiB: the most is {worst}'s {peaks[worst]:.2f}."
+    others = "" if peaks.keys() == set(METHODS) else f" (measured: {', '.join(peaks)})"
+    failed = [m for m, c in found.items() if "failed" in c.get("minadv", {})]
+    end = f" Did not run: {', '.join(failed)}." if failed else ""
+    most = f"the most is {worst}'s {peaks[worst]:.2f}"
+    return f"At the paper's size a step of every method{others} {said} {LIMIT:g} GiB: {most}.{end}"
 
 
 @reporting.one_line_errors
@@ -129,11 +134,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         "rounds": args.rounds,
     }
     results = {"facts": about, "sizes": sizes, "measured": {name: asdict(SIZES[name]) for name in args.sizes}}
+    data = reporting.write_json(args.out / "bench_language.json", results)
     text_of = report(results)
-    paths = [
-        reporting.write_json(args.out / "bench_language.json", results),
-        reporting.write(args.out / "bench_language.md", text_of),
-    ]
+    paths = [data, reporting.write(args.out / "bench_language.md", text_of)]
     print(text_of)
     print("written:", *paths, sep="\n  ")
 

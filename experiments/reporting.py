@@ -16,9 +16,10 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from datetime import datetime
-from multiprocessing import active_children, get_context
+from multiprocessing import active_children, connection, get_context, parent_process
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -128,6 +129,10 @@ def one_line_errors(main: Callable[..., None]) -> Callable[..., None]:
             _stop(f"{name}: {error}", 2)
         except TrainingError as error:
             _stop(f"{name}: {error}", 1)
+        except MemoryError as error:
+            _stop(f"{name}: out of memory ({error}): fewer --workers need less", 1)
+        except BrokenProcessPool:
+            _stop(f"{name}: a process was killed, for want of memory perhaps; give the same command again to go on", 1)
         except (KeyboardInterrupt, Interrupted):
             _stop(f"\n{name}: stopped; give the same command again to go on", 130)
 
@@ -241,7 +246,7 @@ def run_all(work: Callable[[Task], Result], tasks: Sequence[Task], *, workers: i
         with threads.blas_threads(1):
             return [work(task) for task in tqdm(tasks, **bar)]
     results: dict[int, Result] = {}
-    with _one_thread_each(), ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+    with _one_thread_each(), _pool(workers) as pool:
         with _ctrl_c_ignored():
             futures = {pool.submit(work, task): n for n, task in enumerate(tasks)}
         try:
@@ -256,6 +261,22 @@ def run_all(work: Callable[[Task], Result], tasks: Sequence[Task], *, workers: i
             pool.shutdown(cancel_futures=True)
             raise
     return [results[n] for n in range(len(tasks))]
+
+
+def _pool(workers: int) -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_end_with_parent)
+
+
+def _end_with_parent() -> None:
+    """Of a process of the pool: end when the one that started it is killed, and do not write on in its runs."""
+    parent = parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        connection.wait([parent.sentinel])
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 @contextmanager

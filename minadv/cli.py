@@ -62,24 +62,28 @@ def _parse(parser: argparse.ArgumentParser, argv: list[str]) -> argparse.Namespa
     family.options(own)
     own.set_defaults(work=family.train, task=task, command="train")
     own.set_defaults(defaults=vars(own.parse_args([])))  # to see what was given
+    if any(given.split("=")[0] == "--resume" for given in argv):
+        own.error("a run goes on as it was configured: minadv train --resume RUN, without a task")
     return own.parse_args(argv[1:place] + argv[place + 1 :])
 
 
 def _task_place(argv: list[str]) -> int | None:
     """Where the task of ``train`` stands: the first argument that is neither an option nor an option's value."""
-    flags, place = _flags(), 1
+    (flags, valued), place = _options(), 1
     while place < len(argv) and argv[place].startswith("-"):
-        alone = "=" in argv[place] or any(flag.startswith(argv[place]) for flag in flags)
+        given = argv[place]  # perhaps the beginning of an option; --p is one, and that of --permuted too
+        alone = "=" in given or (given not in valued and any(flag.startswith(given) for flag in flags))
         place += 1 if alone else 2
     return place if place < len(argv) else None
 
 
-def _flags() -> set[str]:
-    """The options of ``train``, whatever the task, that have no value."""
+def _options() -> tuple[set[str], set[str]]:
+    """The options of ``train``, whatever the task: those without a value, and those with one."""
     parser = Parser(conflict_handler="resolve")
     for add_options in (_train_options, *(family.options for family in families.all_families())):
         add_options(parser)
-    return {option for action in parser._actions if action.nargs == 0 for option in action.option_strings}
+    flags = {option for action in parser._actions if action.nargs == 0 for option in action.option_strings}
+    return flags, {option for action in parser._actions for option in action.option_strings} - flags
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -100,6 +104,9 @@ def _run(args: argparse.Namespace) -> int:
         return 1
     except (TrainingError, GradientError) as error:
         print(f"minadv: {error}", file=sys.stderr)
+        return 1
+    except MemoryError as error:
+        print(f"minadv: out of memory ({error}): take smaller batches, or a smaller network", file=sys.stderr)
         return 1
     except (ValueError, TypeError, OSError, ImportError, BackendError, CheckpointError) as error:
         print(f"minadv: {error}", file=sys.stderr)

@@ -282,3 +282,39 @@ def test_no_gpu(folder: Path, tmp_path: Path, fails: Any, monkeypatch: pytest.Mo
     line = fails(*TINY.split(), "--device", "gpu", "--data-dir", folder, "--out", out)
     assert line == 'minadv: device="gpu" was asked for but CuPy does not work here'
     assert not out.exists()
+
+
+def test_a_value_is_not_a_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    """--p has a value, though it is how --permuted, which has none, begins."""
+    seen = []
+    monkeypatch.setattr(training, "train", lambda args: seen.append((args.task, args.p, args.permuted)))
+    for arguments in (
+        "--p 0.2 --method vd",
+        "--method vd --p 0.2 digits",
+        "--p=0.2 --perm smnist",
+        "--permuted smnist",
+    ):
+        assert main(["train", *arguments.split()]) == 0
+    assert seen == [(None, 0.2, False), ("digits", 0.2, False), ("smnist", 0.2, True), ("smnist", 0.1, True)]
+
+
+def test_a_run_of_a_family_is_resumed_without_its_task(fails: Any) -> None:
+    for task in ("lm", "imdb"):
+        line = fails("train", task, "--resume", "run")
+        assert "a run goes on as it was configured: minadv train --resume RUN, without a task" in line
+
+
+def test_out_of_memory(monkeypatch: pytest.MonkeyPatch, fails: Any) -> None:
+    def train(args: Any) -> None:
+        raise MemoryError("Unable to allocate 9 GiB")
+
+    monkeypatch.setattr(training, "train", train)
+    line = fails("train", "digits", code=1)
+    assert line == ("minadv: out of memory (Unable to allocate 9 GiB): take smaller batches, or a smaller network")
+
+
+def test_a_folder_with_a_space_can_be_pasted_back(tmp_path: Path, folder: Path, fails: Any) -> None:
+    out = tmp_path / "my run"
+    assert main([*TINY.split(), "--data-dir", str(folder), "--out", str(out)]) == 0
+    line = fails(*TINY.split(), "--data-dir", folder, "--out", out)
+    assert f"resume it (minadv train --resume '{out}' or resume=True)" in line

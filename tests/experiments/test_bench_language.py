@@ -64,8 +64,26 @@ def test_bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> 
 def test_the_verdict_on_memory() -> None:
     much = {"sizes": {"ptb": {"none": {"minadv": {"peak": 3300.0}}, "VD": {"minadv": {"peak": 10.0}}}}}
     assert bench_language.verdict(much) == (
-        "At the paper's size a step of every method does not stay under 3 GiB: the most is none's 3.07."
+        "At the paper's size a step of every method (measured: none, VD) does not stay under 3 GiB: the most is "
+        "none's 3.07."
     )
+    whole = {"sizes": {"ptb": {method: {"minadv": {"peak": 10.0}} for method in bench_language.METHODS}}}
+    assert "a step of every method stays under 3 GiB" in bench_language.verdict(whole)
+    much["sizes"]["ptb"]["VD"]["minadv"] = {"failed": "MemoryError"}
+    assert bench_language.verdict(much).endswith("the most is none's 3.07. Did not run: VD.")
+
+
+def test_a_report_of_what_did_not_run() -> None:
+    """A rival that ran where minadv did not has nothing to be compared with."""
+    rival = {"words": [10], "seconds": [2.0], "peak": 1.0}
+    about = dict.fromkeys(("rounds", "numpy", "torch", "seconds", "cores", "cpu", "command"), "x")
+    results = {
+        "facts": {**about, "blas": [], "load": 0.0},
+        "sizes": {"ptb": {"none": {"minadv": {"failed": "MemoryError"}, "PyTorch": rival}}},
+    }
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in bench_language.report(results).splitlines()]
+    assert ["none", "minadv", "did not run", "MemoryError", ""] in rows
+    assert ["none", "PyTorch", "5", "0.00", ""] in rows
     assert bench_language.verdict({"sizes": {}}) == "The paper's size was not measured."
 
 

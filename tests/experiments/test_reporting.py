@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,12 @@ def test_data_is_looked_for_before_any_process_starts(
         (BackendError("no GPU"), 2, "no GPU"),
         (RunError("another recipe"), 2, "another recipe; or delete its folder, or give another one with --runs"),
         (TrainingError("not finite"), 1, "not finite"),
+        (MemoryError("of 9 GiB"), 1, "out of memory (of 9 GiB): fewer --workers need less"),
+        (
+            BrokenProcessPool(),
+            1,
+            "a process was killed, for want of memory perhaps; give the same command again to go on",
+        ),
         (KeyboardInterrupt(), 130, "stopped; give the same command again to go on"),
         (Interrupted("at step 3"), 130, "stopped; give the same command again to go on"),
     ],
@@ -172,6 +179,30 @@ def test_ctrl_c_ends_parallel_runs(when: str, tmp_path: Path) -> None:
     _, said = child.communicate(timeout=30)
     assert child.returncode == 130
     assert said.strip() == "python -m experiments.sleepy: stopped; give the same command again to go on"
+
+
+@pytest.mark.skipif(not Path("/proc").exists(), reason="looks for processes in /proc")
+def test_processes_end_with_a_killed_parent(tmp_path: Path) -> None:
+    """They would otherwise train on, beside those of the same command given again."""
+    script = tmp_path / "sleepy.py"
+    script.write_text(SLEEPY)
+    env = {**os.environ, "PYTHONPATH": str(Path(reporting.__file__).parents[1])}
+    child = subprocess.Popen([sys.executable, str(script), str(tmp_path)], env=env)
+    patience = time.monotonic() + 60
+    while not (tmp_path / "begun").exists() and time.monotonic() < patience:
+        time.sleep(0.01)
+    children = Path(f"/proc/{child.pid}/task/{child.pid}/children").read_text().split()
+    assert len(children) >= 2
+    child.kill()
+    child.wait()
+
+    def alive(pid: str) -> bool:
+        path = Path("/proc") / pid / "stat"
+        return path.exists() and path.read_text().rpartition(")")[2].split()[0] != "Z"
+
+    while any(map(alive, children)) and time.monotonic() < patience:
+        time.sleep(0.01)
+    assert not any(map(alive, children))
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
