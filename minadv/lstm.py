@@ -256,6 +256,7 @@ def backward_together(
         entered[-1] = 1
     dparams: Array | None = None  # (H+I+1, 4H), the gradient of U above W above b
     whole = H + I + 1 if goes_below(I, H) else H  # its rows that are multiplied in one go
+    joint = whole == H and P > 1 and all(cache.x is x for cache in caches)  # one x: its product is with the sum of dz
 
     for t in range(T, 0, -1):
         k = (t - 1) % C  # the step's place in its chunk
@@ -270,7 +271,8 @@ def backward_together(
             dzs[:, :, k, n] = dz
             if entered is not None:
                 entered[:H, k, n] = cache.hs[t - 1] if way.m is None else xp.multiply(cache.hs[t - 1], way.m, out=free)
-                entered[H:-1, k, n] = cache.x[t - 1].T
+                if n == 0 or not joint:
+                    entered[H:-1, k, n] = cache.x[t - 1].T
         xp.matmul(U, dzs[:, :, k].reshape(*U.shape[:-2], -1, P * B), out=shares)
         if U.ndim == 3:
             xp.sum(shares, axis=0, out=dhhat_columns)
@@ -286,8 +288,10 @@ def backward_together(
             if entered is not None:
                 columns, share = entered[:, :size].reshape(H + I + 1, -1), xp.empty((H + I + 1, 4 * H), x.dtype)
                 xp.matmul(columns[:whole], chunk.T, out=share[:whole])
+                if joint:
+                    columns, chunk = entered[:, :size, 0].reshape(H + I + 1, -1), dzs[:, :, :size].sum(axis=3)
                 if whole == H:
-                    in_pieces(columns[H:], chunk.T, out=share[H:], piece=192)
+                    in_pieces(columns[H:], chunk.reshape(4 * H, -1).T, out=share[H:], piece=192)
                 dparams = share if dparams is None else xp.add(dparams, share, out=dparams)
     total = None if dparams is None else Params(W=dparams[H:-1], U=dparams[:H], b=dparams[-1])
     return total, [way.grads() for way in ways]

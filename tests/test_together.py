@@ -51,10 +51,12 @@ def test_forward(sizes, products, rng, put):
 
 
 @pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
-def test_backward(sizes, products, rng, put):
-    params, passes, dhs, dstates = three(rng, put, **sizes)
+@pytest.mark.parametrize("n", [2, 3], ids=["one x", "two"])
+def test_backward(n, sizes, products, rng, put):
+    params, *several = three(rng, put, **sizes)
+    passes, dhs, dstates = (given[:n] for given in several)
     caches = [cache for _, _, cache in lstm.forward_together(params, passes)]
-    dhs[1] = dstates[2] = None
+    dhs[1] = dstates[-1] = None
     total, grads = lstm.backward_together(params, caches, dhs, dstates)
     products()
     expected = None
