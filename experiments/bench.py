@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 import time
 from collections.abc import Sequence
@@ -26,7 +25,7 @@ import numpy as np
 
 from experiments import bench_figure, bench_measures, bench_report, reporting
 from experiments.bench_contenders.problem import Size
-from experiments.bench_contenders.processes import call
+from experiments.bench_contenders.processes import ContenderError, call
 from experiments.bench_contenders.registry import FAMILIES, OURS, Family
 from experiments.bench_speed import measure_memory, race, say
 from minadv.commands.parsing import Parser
@@ -38,6 +37,9 @@ SIZES = {
     "text400": Size("text400", T=400, B=64, I=256, H=1024, delta=0.04),
 }
 """The paper's three tasks; text at its full length for minadv alone."""
+
+QUIET = 0.1
+"""Above this share of the cores' time for others, numbers are not to be believed."""
 
 ALONE = ("text400",)
 SUBNORMAL = ("S",)
@@ -59,13 +61,13 @@ def best_settings(results: dict[str, Any], size: str) -> dict[str, str]:
     return {c["family"]: c["setting"] for c in ranked}  # the fastest is set last
 
 
-def measure(part: str, size: Size, args: argparse.Namespace, results: dict[str, Any]) -> Any:
-    """One part at one size."""
+def measure(part: str, size: Size, args: argparse.Namespace, results: dict[str, Any], save: Any) -> Any:
+    """One part at one size; ``save`` is that of a race."""
     families = chosen_families(size.name, args.contenders)
     measures, alone = bench_measures.__name__, size.name in ALONE
     rounds = min(2, args.rounds) if alone else args.rounds
     if part == "speed":
-        return race(families, size, rounds, (1,) if alone else (1, 2), checked=not alone)
+        return race(families, size, rounds, (1,) if alone else (1, 2), checked=not alone, save=save)
     if part == "memory":
         compared = [family for family in families if family.compares]
         return measure_memory(compared, size, best_settings(results, size.name))
@@ -81,7 +83,26 @@ def sizes_of(part: str, names: Sequence[str]) -> list[str]:
     return [name for name in names if name in about.get(part, SIZES)]
 
 
-def facts(started: float, load: float, arguments: Sequence[str], **settings: Any) -> dict[str, Any]:
+def busy(seconds: float = 1.0) -> float:
+    """The share of the cores' time that others use now, when nothing is measured; 0 where the system does not tell."""
+    before = _ticks()
+    time.sleep(seconds)
+    after = _ticks()
+    if before is None or after is None or after[1] == before[1]:
+        return 0.0
+    return 1 - (after[0] - before[0]) / (after[1] - before[1])
+
+
+def _ticks() -> tuple[int, int] | None:
+    """Idle and total time of all cores."""
+    stat = Path("/proc/stat")
+    if not stat.exists():
+        return None
+    counts = [int(count) for count in stat.read_text().split("\n", 1)[0].split()[1:9]]
+    return counts[3] + counts[4], sum(counts)
+
+
+def facts(started: float, others: float, arguments: Sequence[str], **settings: Any) -> dict[str, Any]:
     """The facts of a measurement, with the versions of the libraries that competed."""
     found: dict[str, str | None] = {}
     for name in ("torch", "jax"):
@@ -89,7 +110,8 @@ def facts(started: float, load: float, arguments: Sequence[str], **settings: Any
             found[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             found[name] = None
-    told = {**reporting.facts(started), **found, "load": load, **settings}
+    date = time.strftime("%Y-%m-%d %H:%M", time.localtime(started))
+    told = {**reporting.facts(started), **found, "busy": others, "date": date, **settings}
     return {**told, "command": reporting.command("bench", arguments)}
 
 
@@ -112,6 +134,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         metavar="NAME",
         help="who competes beside minadv (default all)",
     )
+    parser.add_argument("--report-only", action="store_true", help="text and figure anew, from bench.json")
     parser.add_argument("--out", type=Path, default=reporting.RESULTS, help="folder for the results")
     args = parser.parse_args(argv)
     for name in ("rounds", "seeds"):
@@ -120,25 +143,59 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     path = args.out / "bench.json"
     results: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    if args.report_only:
+        if not results:
+            parser.error(f"--report-only: {path} is not there")
+        write(args.out, results)
+        return
+    if "speed" in args.parts:
+        for name in sizes_of("speed", args.sizes):
+            raced = {c["family"] for c in results.get("speed", {}).get(name, {}).get("contenders", {}).values()}
+            lost = raced - {family.name for family in chosen_families(name, args.contenders)}
+            if lost:
+                parser.error(f"{path} has a race at {name} with {', '.join(sorted(lost))} too: give another --out")
+    failed: list[str] = []
     for part in (part for part in PARTS if part in args.parts):
         for name in [""] if part == "scaling" else sizes_of(part, args.sizes):
-            started, load = time.time(), os.getloadavg()[0]
-            what = f"{part} {name}".strip()
-            say(f"{what}: begins, load {load:.2f}")
-            if part == "scaling":
-                scales = bench_measures.SCALES
-                function = f"{bench_measures.__name__}:scaling"
-                results[part] = call(function, threads=1, rounds=args.rounds, scales=scales)
-            else:
-                results.setdefault(part, {})[name] = measure(part, SIZES[name], args, results)
-            about = facts(started, load, sys.argv[1:] if argv is None else argv, rounds=args.rounds)
-            results.setdefault("facts", {})[what] = about
-            reporting.write_json(path, results)  # after each, so that it is not lost to whatever becomes of the next
+            try:
+                run_part(part, name, args, results, sys.argv[1:] if argv is None else argv)
+            except ContenderError as error:
+                failed.append(f"{part} {name}".strip() + f": {error}")
+                say(f"{failed[-1]}; going on without it")
+    write(args.out, results)
+    if failed:
+        sys.exit("\n".join(["python -m experiments.bench: not measured:", *failed]))
+
+
+def run_part(part: str, name: str, args: argparse.Namespace, results: dict[str, Any], argv: Sequence[str]) -> None:
+    """One part at one size ("": the part has none), into the results and into bench.json, a race after every round."""
+    what, others = f"{part} {name}".strip(), busy()
+    quiet = "" if others < QUIET else ": that is no machine to measure on"
+    say(f"{what}: begins; others keep the cores {100 * others:.0f} % busy{quiet}")
+    started = time.time()
+
+    def keep(found: Any) -> None:
+        if name:
+            results.setdefault(part, {})[name] = found
+        else:
+            results[part] = found
+        results.setdefault("facts", {})[what] = facts(started, others, argv, rounds=args.rounds)
+        reporting.write_json(args.out / "bench.json", results)
+
+    if part == "scaling":
+        function = f"{bench_measures.__name__}:scaling"
+        keep(call(function, threads=1, rounds=args.rounds, scales=bench_measures.SCALES))
+    else:
+        keep(measure(part, SIZES[name], args, results, keep))
+
+
+def write(out: Path, results: dict[str, Any]) -> None:
+    """The tables and the figure, from all that there is."""
     text = bench_report.text(results)
     paths = [
-        reporting.write_json(path, results),
-        reporting.write(args.out / "bench.md", text),
-        reporting.save_figure(bench_figure.figure(results), args.out / "bench.png"),
+        out / "bench.json",
+        reporting.write(out / "bench.md", text),
+        reporting.save_figure(bench_figure.figure(results), out / "bench.png"),
     ]
     print(text)
     print("written:", *paths, sep="\n  ")

@@ -18,9 +18,9 @@ One step: base pass, K times probe pass, influence map and flip, adversarial pas
 float32. minadv runs as `minadv train` does. Every contender's results are checked against float64 before it is timed,
 every contender lives in a process of its own, each round times all of them in turn, and each is in the best of its
 settings. Ratios are medians of the ratios within rounds; ranges are of all rounds. The limit is the bare matrix
-products and `tanh` of the step, in the best of three forms of the product (examples as rows, as columns, as columns
-gate by gate) and of one thread, two threads and two processes; "passes shared" also stacks passes that do not wait for
-each other into one product.
+products, `exp` and `tanh` of the step, in the best of three forms of the product (examples as rows, as columns, as
+columns gate by gate) and of one thread, two threads and two processes; "passes shared" also stacks passes that do not
+wait for each other into one product.
 """
 
 ERRORS = "The last column is the largest relative error of a gradient and of a map against float64."
@@ -151,8 +151,11 @@ def _machine(facts: dict[str, Any]) -> str:
             f"{name} {f[name]}" for name in ("minadv", "python", "numpy", "torch", "jax") if f.get(name)
         )
         machine = f"{f['cores']} cores ({f['cpu']}), {versions}, {', '.join(f['blas'])}"
-        row = [what, f"{f['seconds']:.0f}", f"{f['load']:.2f}", str(f["rounds"]), f"`{f['command']}`"]
+        row = [what, f.get("date", ""), reporting.at_commit(f), f"{f['seconds']:.0f}", f"{100 * f['busy']:.0f} %"]
+        row += [str(f["rounds"]), f"`{f['command']}`"]
         by_machine.setdefault(machine, []).append(row)
-    head = ["measured", "seconds", "load before", "rounds", "command"]
+    head = ["measured", "on", "code", "seconds", "cores busy before", "rounds", "command"]
     tables = [f"{machine}:\n\n{reporting.markdown(head, rows)}" for machine, rows in by_machine.items()]
-    return "\n\n".join(["## Machine and versions", *tables])
+    codes = {reporting.at_commit(f) for f in facts.values()}
+    mixed = ["These are parts of several runs, at different commits."] if len(codes) > 1 else []
+    return "\n\n".join(["## Machine and versions", *mixed, *tables])

@@ -21,8 +21,8 @@ from experiments.bench_contenders.registry import OURS, Family, Setting
 from minadv.backend import Array
 
 KS = (1, 2)
-CLOSE = 1.1
-"""Settings within this factor of a family's best in the tuning are timed too: tuning is short."""
+CLOSE, MOST = 1.15, 3
+"""Settings within this factor of a family's best in the tuning, so many at most, are timed too: tuning is short."""
 
 PAUSE = 0.1
 """Seconds before each timed step, in which the threads of the contender before stop waiting for work."""
@@ -79,7 +79,7 @@ def tune(
     ks: Sequence[int],
     stack: ExitStack,
     *,
-    steps: int = 2,
+    steps: int = 3,
 ) -> tuple[list[Tuned], dict[str, float], dict[str, str]]:
     """Try every setting alone at K = 1; returns the best of each family, the seconds of all, and why others failed.
 
@@ -105,7 +105,7 @@ def tune(
             tried.append(Tuned(entry, runner, took, errors))
             say(f"{size.name}: {entry.label} {took:.3f} s{', results checked' if family.compares else ''}")
         tried.sort(key=lambda one: one.took)
-        close = [one for one in tried[:2] if one.took <= CLOSE * tried[0].took]
+        close = [one for one in tried[:MOST] if one.took <= CLOSE * tried[0].took]
         for one in tried:
             if one not in close:
                 one.runner.close()
@@ -122,11 +122,21 @@ def _leave_out(entry: Entry, size: Size, error: ContenderError, failed: dict[str
 
 
 def race(
-    families: Sequence[Family], size: Size, rounds: int, ks: Sequence[int] = KS, *, checked: bool = True
+    families: Sequence[Family],
+    size: Size,
+    rounds: int,
+    ks: Sequence[int] = KS,
+    *,
+    checked: bool = True,
+    save: Callable[[dict[str, Any]], None] = lambda race: None,
 ) -> dict[str, Any]:
-    """Seconds of each contender in each round, by K, with its errors, which were within tolerance before any timing."""
+    """Seconds of each contender in each round, by K, with its errors, which were within tolerance before any timing.
+
+    ``save`` is called with what there is after every round. A contender that fails in a round is out of all of them.
+    """
     references = References(size, 0, reference) if checked else None
     results: dict[str, Any] = {}
+    found: dict[str, Any] = {}
     with ExitStack() as stack:
         chosen, tuned, failed = tune(families, size, references, ks, stack)
         runners: list[tuple[Entry, Runner]] = []
@@ -146,22 +156,34 @@ def race(
             }
         for n in range(rounds):
             for K in ks:
-                took = one_round([(entry.label, runner.step) for entry, runner in runners], K, n)
+                took, errors = one_round([(entry.label, runner.step) for entry, runner in runners], K, n)
+                for entry, _ in runners:
+                    if entry.label in errors:
+                        _leave_out(entry, size, errors[entry.label], failed)
+                        del results[entry.label]
+                runners = [(entry, runner) for entry, runner in runners if entry.label in took]
                 for label, seconds in took.items():
                     results[label]["seconds"][str(K)].append(seconds)
                 told = ", ".join(f"{label} {seconds:.3f}" for label, seconds in took.items())
                 say(f"{size.name}: round {n + 1} of {rounds}, K = {K}: {told}")
-    return {"size": vars(size), "rounds": rounds, "contenders": results, "tuned": tuned, "failed": failed}
+            found = {"size": vars(size), "rounds": n + 1, "contenders": results, "tuned": tuned, "failed": failed}
+            save(found)
+    return found
 
 
-def one_round(steps: Sequence[tuple[str, Callable[[int], float]]], K: int, n: int) -> dict[str, float]:
-    """Every contender once, each round beginning with another of them."""
+def one_round(
+    steps: Sequence[tuple[str, Callable[[int], float]]], K: int, n: int
+) -> tuple[dict[str, float], dict[str, ContenderError]]:
+    """Every contender once, each round beginning with another of them: the seconds, and who could not."""
     first = n % len(steps)
-    took = {}
+    took, errors = {}, {}
     for label, step in (*steps[first:], *steps[:first]):
         time.sleep(PAUSE)
-        took[label] = step(K)
-    return {label: took[label] for label, _ in steps}
+        try:
+            took[label] = step(K)
+        except ContenderError as error:
+            errors[label] = error
+    return {label: took[label] for label, _ in steps if label in took}, errors
 
 
 def measure_memory(families: Sequence[Family], size: Size, settings: dict[str, str]) -> dict[str, Any]:

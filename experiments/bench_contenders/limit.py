@@ -1,11 +1,11 @@
 r"""The limit: the matrix products and transcendental evaluations that an AdD step cannot do without, and nothing else.
 
 Each forward pass: T products of the state with U, 3 TBH evaluations of ``exp`` and 2 TBH of ``tanh``. Each
-backward pass: T products with U's transpose; with weights, one product each for dU and dW. The input's product is made
-once for all passes; where the input is small it stands beside the state instead, which costs less than reading a
-product from memory. The numbers are meaningless, the shapes and the places in memory are those of the step: what is
-kept for backward is written once, and read once by the backward pass that would need it. NumPy and its BLAS, as in
-minadv.
+backward pass: T products with U's transpose; with weights, one product for dU. The input's products, forward and for
+dW (of the sum of both passes' dz), are made once for all passes; where the input is small it stands beside the state
+instead, which costs less than reading a product from memory. The numbers are meaningless, the shapes and the places in
+memory are those of the step: what is kept for backward is written once, and read once by the backward pass that would
+need it. NumPy and its BLAS, as in minadv.
 
 The same product can be asked of a BLAS in several forms, and none is the fastest at every size, so that the limit is
 the best of them: an example is a row, (B, H) by (H, 4H); or a column, (4H, H) by (H, B); or a column with each gate's
@@ -38,7 +38,6 @@ class Limit:
         n, width = (2 if shared else 1) * B, H + I if self.beside else H
         self.x, self.W = problem.x, W
         self.zx = np.empty((0 if self.beside else T * B, 4 * H), like)
-        self.x_rows = np.concatenate([problem.x] * (n // B), axis=1).reshape(T * n, I)
         self.UW, self.U = np.concatenate([U, W] if self.beside else [U]), U
         rng = np.random.default_rng(0)
         h, a = (rng.standard_normal((T, n, size)).astype(like) for size in (width, 4 * H))  # a: the gates, then dz
@@ -65,6 +64,7 @@ class Limit:
             self.forward(1)
             self.backward(2)
             self.weights()
+            self.input_weights()
             return
         for _ in range(K + 2):
             self.forward(1)
@@ -72,6 +72,7 @@ class Limit:
             self.backward(1)
         for _ in range(2):
             self.weights()
+        self.input_weights()
 
     def project(self) -> None:
         """The input's share of the pre-activations."""
@@ -107,8 +108,12 @@ class Limit:
                 np.matmul(self.U, dz, out=dh)
 
     def weights(self) -> None:
-        """The products of dU and dW: of one pass, or of two side by side, over memory read as it lies."""
+        """The product of dU: of one pass, or of two side by side, over memory read as it lies."""
         dz, h = self.a.reshape(-1, 4 * self.H), self.h.reshape(-1, self.dU.shape[0])
         np.matmul(h.T, dz, out=self.dU)
+
+    def input_weights(self) -> None:
+        """The product of dW, once: both passes read the same input."""
         if not self.beside:
-            np.matmul(self.x_rows.T, dz, out=self.dW)
+            dz = self.a.reshape(-1, 4 * self.H)[: self.T * self.B]
+            np.matmul(self.x.reshape(self.T * self.B, -1).T, dz, out=self.dW)

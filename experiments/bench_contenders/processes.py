@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from multiprocessing import connection
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,8 @@ from experiments.bench_contenders.registry import Family, Setting
 from minadv.threads import VARIABLES
 
 ROOT = Path(__file__).parents[2]
+PATIENCE = 1800
+"""Seconds that a contender may take for anything: compiling is the longest."""
 
 
 class ContenderError(RuntimeError):
@@ -48,6 +51,8 @@ class Process:
 
     def receive(self) -> Any:
         try:
+            if not self.connection.poll(PATIENCE):
+                raise ContenderError(f"it gave no answer in {PATIENCE} s")
             what, value = self.connection.recv()
         except (EOFError, ConnectionResetError):
             raise ContenderError(f"its process is gone (exit code {self.process.wait()})") from None
@@ -111,14 +116,27 @@ class Runner:
         for rank, process in enumerate(self.processes):
             rows = slice(self.size.B * rank // self.ranks, self.size.B * (rank + 1) // self.ranks)
             process.send("outcome", K, None if given is None else [masks[rows] for masks in given])
-        return merge([process.receive() for process in self.processes])
+        return merge(self._answers())
 
     def step(self, K: int) -> float:
         """Seconds from the first process's start to the last one's end."""
         for process in self.processes:
             process.send("step", K)
-        times = [process.receive() for process in self.processes]
+        times = self._answers()
         return float(max(end for _, end in times) - min(start for start, _ in times))
+
+    def _answers(self) -> list[Any]:
+        """Of all processes, in order; what the first says that cannot go on, for whom the others may wait in vain."""
+        waiting = {process.connection: n for n, process in enumerate(self.processes)}
+        found: dict[int, Any] = {}
+        while waiting:
+            ready = connection.wait(list(waiting), PATIENCE)
+            if not ready:
+                raise ContenderError(f"it gave no answer in {PATIENCE} s")
+            for one in ready:
+                n = waiting.pop(one)  # type: ignore[call-overload]
+                found[n] = self.processes[n].receive()
+        return [found[n] for n in range(len(self.processes))]
 
     def memory(self, K: int) -> dict[str, float]:
         """MB: after importing the library, the peak of a step once everything is warm, the same with shared pages once.

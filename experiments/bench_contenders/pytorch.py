@@ -89,10 +89,14 @@ class PyTorch:
         self.targets, self.start = torch.tensor(problem.targets), torch.tensor(problem.start)
         self.zero = torch.zeros_like(self.start)
 
-    def logits(self, weights: list[Tensor], m: Tensor | None) -> Tensor:
+    def inputs(self) -> Tensor:
+        """The input's share of the pre-activations (T, B, 4H), once for all passes."""
+        W, _, b, _, _ = self.weights
+        return torch.addmm(b, self.x, W).reshape(self.problem.size.T, self.problem.B, -1)
+
+    def logits(self, weights: list[Tensor], zx: Tensor, m: Tensor | None) -> Tensor:
         """One pass."""
-        W, U, b, V, d = weights
-        zx = torch.addmm(b, self.x, W).reshape(self.problem.size.T, self.problem.B, -1)
+        _, U, _, V, d = weights
         h, _ = self.cell(zx, self.zero, self.zero, U, m)
         return torch.addmm(d, h, V)
 
@@ -100,16 +104,17 @@ class PyTorch:
         """Loss, maps, flipped masks and gradients."""
         n = self.problem.n
         frozen = [w.detach() for w in self.weights]  # a probe's graph leads to its mask and nowhere else
-        z0 = self.logits(self.weights, None)
+        zx = self.inputs()
+        z0 = self.logits(self.weights, zx, None)
         eps, maps, flipped = self.start, [], []
         for k, budget in enumerate(self.problem.size.budgets(K)):
             m = eps.clone().requires_grad_()
-            distance = js(z0.detach(), self.logits(frozen, m)).sum()
+            distance = js(z0.detach(), self.logits(frozen, zx.detach(), m)).sum()
             (im,) = torch.autograd.grad(distance, m)  # Eq. 6
             maps.append(im)
             flipped.append(flip(eps, im, budget))
             eps = flipped[-1] if given is None else torch.tensor(given[k]).to(eps)
-        z1 = self.logits(self.weights, eps)
+        z1 = self.logits(self.weights, zx, eps)
         loss = (torch.nn.functional.cross_entropy(z0, self.targets, reduction="sum") + js(z0, z1).sum()) / n
         return loss.detach(), maps, flipped, list(torch.autograd.grad(loss, self.weights))
 

@@ -206,10 +206,87 @@ def test_a_round_begins_with_another():
     bench_speed.PAUSE, pause = 0, bench_speed.PAUSE
     try:
         for n in range(3):
-            assert bench_speed.one_round(steps, 2, n) == dict.fromkeys("abc", 2.0)
+            assert bench_speed.one_round(steps, 2, n) == (dict.fromkeys("abc", 2.0), {})
     finally:
         bench_speed.PAUSE = pause
     assert "".join(order) == "abcbcacab"
+
+
+class Falls:
+    """A contender that does all but one of its steps."""
+
+    def __init__(self, family, setting, size):
+        self.family, self.left = family, 9 if family.name == "JAX" else 999
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        pass
+
+    def close(self):
+        pass
+
+    def step(self, K):
+        self.left -= 1
+        if self.left == 0:
+            raise ContenderError("gone")
+        return 1.0
+
+
+def test_a_contender_that_falls_is_out(monkeypatch):
+    """What there is of the others is handed over after every round; without minadv there is no race."""
+    monkeypatch.setattr(bench_speed, "Runner", Falls)
+    monkeypatch.setattr(bench_speed, "PAUSE", 0)
+    saved = []
+    families = list(first_settings(OURS, "JAX").values())
+    found = bench_speed.race(families, TINY, 3, checked=False, save=lambda race: saved.append(deepcopy(race)))
+    assert [race["rounds"] for race in saved] == [1, 2, 3]
+    assert [len(race["contenders"]) for race in saved] == [2, 1, 1]
+    assert found == saved[-1]
+    assert found["failed"] == {"JAX (unroll 1)": "gone"}
+    assert [len(s) for s in found["contenders"][f"{OURS} (as minadv train)"]["seconds"].values()] == [3, 3]
+    monkeypatch.setattr(bench_speed, "OURS", "JAX")
+    with pytest.raises(ContenderError, match="gone"):
+        bench_speed.race(families, TINY, 3, checked=False)
+
+
+def test_a_part_that_fails_is_told_and_the_rest_is_kept(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(bench, "SIZES", {"S": TINY})
+    monkeypatch.setattr(bench, "busy", lambda: 0.5)
+
+    def call(name, *, threads=None, **given):
+        if name.endswith("subnormals"):
+            raise ContenderError("its process is gone")
+        return _here(name, given)
+
+    monkeypatch.setattr(bench, "call", call)
+    with pytest.raises(SystemExit) as stopped:
+        bench.main(["--parts", "searches", "subnormals", "--rounds", "1", "--out", str(tmp_path)])
+    assert stopped.value.code == "python -m experiments.bench: not measured:\nsubnormals S: its process is gone"
+    assert "50 % busy: that is no machine to measure on" in capsys.readouterr().err
+    results = json.loads((tmp_path / "bench.json").read_text())
+    assert set(results) == {"searches", "facts"}
+    written = (tmp_path / "bench.md").read_text()
+    (tmp_path / "bench.md").unlink()
+    bench.main(["--report-only", "--out", str(tmp_path)])
+    assert (tmp_path / "bench.md").read_text() == written
+    assert "| 50 %" in written
+    with pytest.raises(SystemExit):
+        bench.main(["--report-only", "--out", str(tmp_path / "nowhere")])
+
+
+def test_a_race_with_fewer_does_not_replace_the_whole(tmp_path, capsys):
+    (tmp_path / "bench.json").write_text(json.dumps({"speed": {"S": race_of({OURS: 1.0, TORCH[0]: 3.0})}}))
+    before = (tmp_path / "bench.json").read_text()
+    with pytest.raises(SystemExit):
+        bench.main(["--parts", "speed", "--sizes", "S", "--contenders", "JAX", "--out", str(tmp_path)])
+    assert f"has a race at S with {TORCH[0]} too: give another --out" in capsys.readouterr().err
+    assert (tmp_path / "bench.json").read_text() == before
+
+
+def test_who_uses_the_cores():
+    assert 0 <= bench.busy(0.05) <= 1
 
 
 def test_a_contender_that_differs_is_not_timed(monkeypatch):
