@@ -154,6 +154,8 @@ class Runner:
         return {"imported": self.imported, "peak": peak, "sampled": sampler.largest, "ever": max(ever, peak)}
 
     def close(self) -> None:
+        for process in self.processes:  # all at once: one may wait for another
+            process.connection.close()
         for process in self.processes:
             process.close()
 

@@ -1,5 +1,7 @@
 """The contenders of the benchmark do the same work, and what checks them can tell."""
 
+import contextlib
+import os
 from dataclasses import replace
 from functools import partial
 from math import nan
@@ -9,7 +11,7 @@ import pytest
 
 pytest.importorskip("threadpoolctl", reason="experiments set BLAS threads")
 
-from experiments.bench_contenders import check, limit, memory, registry, textbook
+from experiments.bench_contenders import check, limit, memory, processes, registry, textbook
 from experiments.bench_contenders.ours import Ours
 from experiments.bench_contenders.problem import Size, draw, merge
 from experiments.bench_contenders.processes import ContenderError, Runner, call
@@ -223,8 +225,8 @@ def test_the_limit_does_what_it_says(K, shared, form, I, monkeypatch):
     contender.step(K)
     T, B, H = SIZE.T, SIZE.B, SIZE.H
     recurrent, inputs = T * B * H * 4 * H, T * B * I * 4 * H
-    projections = K + 2 if 8 * I <= H else 1  # beside the state, or once for all
-    assert counted.products == 2 * (K + 2) * recurrent + projections * inputs + 2 * (recurrent + inputs)
+    forward, backward = (K + 2, 2) if 8 * I <= H else (1, 1)  # beside the state, or once for all
+    assert counted.products == 2 * (K + 2) * recurrent + 2 * recurrent + (forward + backward) * inputs
     assert (counted.exps, counted.tanhs) == (3 * (K + 2) * T * B * H, 2 * (K + 2) * T * B * H)
     with pytest.raises(NotImplementedError, match="nothing that could be compared"):
         contender.outcome(K)
@@ -246,6 +248,34 @@ def test_two_processes_step_as_one():
     assert max(errors.values()) < 1e-12
     assert (given.used[0] == 1).all()
     assert measured["ever"] >= measured["peak"] >= measured["imported"] > 0
+
+
+class OneFails:
+    """Of two processes the first to begin a step fails, while the other waits for its gradients."""
+
+    def __init__(self, problem, *, path):
+        self.path = path
+
+    def step(self, K, exchange):
+        with contextlib.suppress(FileExistsError):
+            os.close(os.open(self.path, os.O_CREAT | os.O_EXCL))
+            raise ArithmeticError("no such luck")
+        exchange([np.zeros(3)])
+
+
+def test_nobody_waits_for_who_has_failed(tmp_path):
+    family = Family("one fails", f"{__name__}:OneFails", ())
+    with (
+        Runner(family, Setting("pair", 1, 2, options={"path": str(tmp_path / "taken")}), SIZE) as runner,
+        pytest.raises(ContenderError, match="ArithmeticError: no such luck"),
+    ):
+        runner.step(1)
+
+
+def test_a_contender_that_is_silent(monkeypatch):
+    monkeypatch.setattr(processes, "PATIENCE", 0.1)
+    with pytest.raises(ContenderError, match=r"it gave no answer in 0\.1 s"):
+        call("subprocess:run", args=["sleep", "2"])
 
 
 def test_a_contender_that_cannot():
