@@ -106,6 +106,7 @@ def figure(preset: Preset, results: Sequence[dict[str, Any]], methods: Sequence[
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
+    from matplotlib.ticker import LogLocator, NullFormatter
 
     drawn, axes = plt.subplots(2, len(preset.tasks), figsize=(5.5 * len(preset.tasks), 7), squeeze=False)
     for column, task in enumerate(preset.tasks):
@@ -121,6 +122,9 @@ def figure(preset: Preset, results: Sequence[dict[str, Any]], methods: Sequence[
         axes[0, column].set_xticks(range(len(methods)), methods, rotation=20)
         axes[0, column].set(title=f"{preset.name}, {NAMES[task]}", ylabel="test error %")
         axes[1, column].set(xlabel="epoch", ylabel="validation error %", yscale="log")
+        axes[1, column].yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes[1, column].yaxis.set_major_formatter("{x:g}")
+        axes[1, column].yaxis.set_minor_formatter(NullFormatter())
         axes[1, column].legend(fontsize=8)
     drawn.tight_layout()
     return drawn
