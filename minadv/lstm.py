@@ -26,10 +26,10 @@ import numpy as np
 import numpy.typing as npt
 
 from minadv import gates
-from minadv.backend import Array, is_host, namespace, to_host
+from minadv.backend import Array, namespace, to_host
 from minadv.checks import backward_inputs, expect_shape, forward_inputs
 from minadv.initial import blocks, glorot, orthogonal
-from minadv.lstm_packing import Packed, by_gate, goes_below, in_pieces, pack
+from minadv.lstm_packing import Packed, by_gate, goes_below, in_pieces, pack, project
 from minadv.workspace import Slot, Workspace, take_slot
 
 
@@ -185,9 +185,7 @@ def _project(packed: Packed, caches: Sequence[Cache]) -> list[Array] | None:
         return None
     last = {id(cache.x): cache for cache in caches}
     for cache in last.values():
-        x_T, a = cache.x.transpose(0, 2, 1), cache.a.reshape(len(cache.a), -1, cache.a.shape[3])
-        for x_t, a_t in zip(x_T, a, strict=True) if is_host(a) else [(x_T, a)]:  # a GPU does all steps at once
-            in_pieces(packed.W, x_t, out=a_t, piece=64)
+        project(packed.W, cache.x, out=cache.a.reshape(len(cache.a), -1, cache.a.shape[3]))
     return [last[id(cache.x)].a for cache in caches]
 
 

@@ -47,6 +47,25 @@ def _has_small_products() -> bool:
     return any(lib.get("architecture") in {"SkylakeX", "Cooperlake", "SapphireRapids"} for lib in threads.blas())
 
 
+def project(W: Array, x: Array, *, out: Array) -> None:
+    """``W x_t`` for every step of ``x (T, B, I)``, into ``out (T, 4H, B)``.
+
+    On the host a product takes the steps of about a hundred columns: with fewer, a BLAS spends its time on rearranging
+    W for each; with more, on memory. A GPU does all steps at once.
+    """
+    (T, B, I), xp = x.shape, namespace(x)
+    if not is_host(x):
+        xp.matmul(W, x.transpose(0, 2, 1), out=out)
+        return
+    G = max(1, 96 // B)  # steps in a product
+    for t in range(0, T, G):
+        columns = x[t : t + G].reshape(-1, I).T
+        made = out[t] if G == 1 else xp.empty((len(W), columns.shape[1]), x.dtype)
+        in_pieces(W, columns, out=made, piece=64)
+        if G > 1:
+            out[t : t + G] = made.reshape(len(W), -1, B).transpose(1, 0, 2)
+
+
 def in_pieces(left: Array, right: Array, *, out: Array, piece: int) -> None:
     """``left @ right`` into ``out``; on the host as a sum of products of at most ``piece`` terms, which round less.
 
@@ -56,10 +75,10 @@ def in_pieces(left: Array, right: Array, *, out: Array, piece: int) -> None:
     xp, K = namespace(left), left.shape[1]
     pieces = -(-K // piece) if is_host(left) else 1
     first, *others = (slice(K * n // pieces, K * (n + 1) // pieces) for n in range(pieces))
-    xp.matmul(left[:, first], right[..., first, :], out=out)
+    xp.matmul(left[:, first], right[first], out=out)
     share = xp.empty_like(out) if others else None
     for cut in others:
-        out += xp.matmul(left[:, cut], right[..., cut, :], out=share)
+        out += xp.matmul(left[:, cut], right[cut], out=share)
 
 
 def _transposed(*parts: Array) -> Array:

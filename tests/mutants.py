@@ -13,7 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 CELLS, ZEROS, HHAT = "gradients/test_cells.py", "gradients/test_zeros.py", "gradients/test_hhat.py"
-TOGETHER = "test_together.py"
+TOGETHER, PACKING = "test_together.py", "test_lstm_packing.py"
 LAYERS, DISTANCES, FORWARD = "gradients/test_layers.py", "gradients/test_distances.py", "test_cells.py"
 TESTS_FAILED, WRONG_PACKAGE = 1, 99  # exit codes: pytest's, and ours if it would have tested something else
 
@@ -75,7 +75,8 @@ TABLE = {
         ("chunks overwrite each other", "if dparams is None else xp.add(", "if True else xp.add(", TOGETHER),
     ],
     "lstm_packing.py": [
-        ("pieces overwrite each other", "out += xp.matmul(", "out[...] = xp.matmul(", "test_lstm_packing.py"),
+        ("pieces overwrite each other", "out += xp.matmul(", "out[...] = xp.matmul(", PACKING),
+        ("steps of a group in another order", "-1, B).transpose(1, 0, 2)", "-1, B).transpose(1, 0, 2)[::-1]", PACKING),
     ],
     "gru.py": [
         (

@@ -5,7 +5,7 @@ import pytest
 
 from minadv import lstm_packing, threads
 from minadv.backend import to_host
-from minadv.lstm_packing import by_gate, in_pieces
+from minadv.lstm_packing import by_gate, in_pieces, project
 from tests.compare import assert_close
 
 
@@ -17,12 +17,13 @@ def test_pieces_add_up_to_the_whole(K, rng, put):
     assert_close(out, left @ right)
 
 
-def test_many_steps_at_once(rng, put):
-    """As a GPU has them."""
-    left, right = put(rng.standard_normal((5, 20))), put(rng.standard_normal((4, 20, 3)))
-    out = put(np.empty((4, 5, 3)))
-    in_pieces(left, right, out=out, piece=8)
-    assert_close(out, left @ right)
+@pytest.mark.parametrize("B", [1, 7, 48, 49, 200])
+@pytest.mark.parametrize("T", [1, 5, 30])
+def test_products_with_the_inputs(T, B, rng, put):
+    """By one step, by groups with a rest, all in one group."""
+    W, x, out = rng.standard_normal((8, 70)), rng.standard_normal((T, B, 70)), put(np.full((T, 8, B), np.nan))
+    project(put(W), put(x), out=out)
+    assert_close(out, np.einsum("gi,tbi->tgb", W, x))
 
 
 def test_no_sum_is_longer_than_a_piece(monkeypatch, rng, device):
