@@ -1,7 +1,7 @@
 r"""Words per second and peak memory of a language model's training step: minadv's methods, and PyTorch beside them.
 
 ``python -m experiments.bench_language`` measures at the paper's size for the Penn Treebank (1150-1150-400, 20 columns
-of about 70 words, V = 10,000, averaged SGD) and at that of table3's ptb-small (200-200, 20 columns of about 35 words,
+of about 70 words, V = 10,000, averaged SGD) and at that of table3's ptb-small (200, 20 columns of about 35 words,
 SGD), in float32, and writes bench_language.json and .md under experiments/results. Windows have random lengths, as in
 training; the peak of memory is that of the longest. Every measurement has a process of its own; minadv runs as ``minadv
 train`` does, with as many workers or BLAS threads as that would choose. PyTorch takes part where it is installed, with

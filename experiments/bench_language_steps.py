@@ -70,8 +70,8 @@ SIZES = {
     size.name: size
     for size in (
         Size("ptb", (1150, 1150, 400), 70, (0.1, 0.4, 0.3, 0.4, 0.5), AVERAGED),
-        Size("ptb-small", (200, 200), 35, (0.1, 0.2, 0.15, 0.2, 0.2), PLAIN),
-        Size("ptb-small as in table3", (200, 200), 35, (0.1, 0.2, 0.15, 0.2, 0.2), PLAIN, every=7),
+        Size("ptb-small", (200,), 35, (0.1, 0.2, 0.0, 0.2, 0.2), PLAIN),
+        Size("ptb-small as in table3", (200,), 35, (0.1, 0.2, 0.0, 0.2, 0.2), PLAIN, every=14),
     )
 }
 

@@ -215,7 +215,7 @@ def test_the_presets_are_those_of_the_table() -> None:
     for preset in (ptb, wikitext2):
         assert all(f"| {dict(preset.paper)[m]} |" in table3.PAPER for m in ("none", "FD", "AdD K=1"))
     small = table3.PRESETS["ptb-small"]
-    assert (small.corpus, small.hidden, small.epochs, small.reach) == ("ptb", (200, 200), 10, 120)
+    assert (small.corpus, small.hidden, small.epochs, small.reach) == ("ptb", (200,), 10, 120)
 
 
 @pytest.mark.parametrize("name", table3.PRESETS)
