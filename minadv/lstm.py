@@ -12,8 +12,8 @@ in and comes out has an example a row, as everywhere. `rnn` and `gru` have one t
 read first, this the one that is fast.
 
 Several passes over batches of one shape can run **together** (`forward_together`, `backward_together`): their columns
-stand side by side in one product a step. Adversarial dropout has two that do not wait for each other, at its beginning
-and at its end; with few examples and many units two together take less than twice as long as one.
+stand side by side in one product and one element-wise step. Adversarial dropout has two that do not wait for each
+other, at its beginning and at its end: two together take less than twice as long as one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from minadv import gates
 from minadv.backend import Array, namespace, to_host
 from minadv.checks import backward_inputs, expect_shape, forward_inputs
 from minadv.initial import blocks, glorot, orthogonal
-from minadv.lstm_packing import Packed, by_gate, goes_below, in_pieces, pack, project
+from minadv.lstm_chunks import Chunks
+from minadv.lstm_packing import Packed, by_gate, pack, project
 from minadv.workspace import Slot, Workspace, take_slot
 
 
@@ -134,33 +135,41 @@ def forward_together(
     x, P, H = passes[0].x, len(passes), params.U.shape[0]
     (T, B, _), xp = x.shape, namespace(x)
     caches = [_start(p, H, work) for p in passes]
-    masks = [None if p.m is None else xp.ascontiguousarray(p.m.T) for p in passes]  # (H, B)
     packed = pack(params) if work is None else work.once(params, pack)
-    slot = caches[0].slot  # holds what the passes share
+    slot, first = caches[0].slot, caches[0]  # the slot holds what the passes share
+    m = _masks_beside(caches)
     entering = slot.take("entering", (packed.UWb.shape[1], P, B), x)  # the masked states, x_t if it is small, and 1
     entering[-1] = 1
     z = slot.take("z", (4, H, P, B), x)  # the pre-activations, without x W where that is apart
     UWb = packed.UWb.reshape(4, H, -1) if by_gate(H, entering) else packed.UWb
     entering_columns, z_columns = entering.reshape(-1, P * B), z.reshape(*UWb.shape[:-1], P * B)
     xW = _project(packed, caches)
+    a, c, h = z, slot.take("c_t", (H, P, B), x), slot.take("h_t", (H, P, B), x)  # of one step of all passes
+    for n, cache in enumerate(caches):
+        c[:, n], h[:, n] = cache.c[0], cache.hs[0]
 
     for t in range(1, T + 1):
-        for n, (cache, m) in enumerate(zip(caches, masks, strict=True)):
-            if m is None:
-                entering[:H, n] = cache.hs[t - 1]
-            else:
-                xp.multiply(cache.hs[t - 1], m, out=entering[:H, n])
-            if xW is None:
+        if m is None:
+            entering[:H] = h
+        else:
+            xp.multiply(h, m, out=entering[:H])
+        if xW is None:
+            for n, cache in enumerate(caches):
                 entering[H:-1, n] = cache.x[t - 1].T
         xp.matmul(UWb, entering_columns, out=z_columns)
+        c_before = c
+        if P == 1:  # straight to where backward will look for it
+            a, c, h = first.a[t - 1][:, :, None], first.c[t][:, None], first.hs[t][:, None]
+        if xW is not None:
+            for n in range(P):
+                xp.add(xW[n][t - 1], z[:, :, n], out=a[:, :, n])
+        gates.lstm_step(z if xW is None else a, c_before, a=a, c=c, h=h)  # Eq. 1
         for n, cache in enumerate(caches):
-            h, c, a_t, z_t = cache.hs, cache.c, cache.a[t - 1], z[:, :, n]
-            if xW is not None:
-                z_t = xp.add(xW[n][t - 1], z_t, out=a_t)
-            gates.lstm_step(z_t, c[t - 1], a=a_t, c=c[t], h=h[t])  # Eq. 1
             if cache.valid is not None and cache.padded[t - 1]:
-                h[t] = xp.where(cache.valid[t - 1], h[t], h[t - 1])
-                c[t] = xp.where(cache.valid[t - 1], c[t], c[t - 1])
+                c[:, n] = xp.where(cache.valid[t - 1], c[:, n], cache.c[t - 1])
+                h[:, n] = xp.where(cache.valid[t - 1], h[:, n], cache.hs[t - 1])
+            if P > 1:
+                cache.a[t - 1], cache.c[t], cache.hs[t] = a[:, :, n], c[:, n], h[:, n]
     return [(cache.h[1:], State(cache.h[T].copy(), cache.c[T].T.copy()), cache) for cache in caches]
 
 
@@ -174,6 +183,18 @@ def _start(given: Inputs, H: int, work: Workspace | None) -> Cache:
     a = slot.take("a", (T, 4, H, B), x)
     padded = None if given.valid is None else to_host(~given.valid.all(axis=1))
     return Cache(x, h, c, a, given.m, given.valid, padded, slot, slot.ticket)
+
+
+def _masks_beside(caches: Sequence[Cache]) -> Array | None:
+    """The masks of all passes as columns (H, P, B), ones for a pass without; None if none has one."""
+    given = [cache.m for cache in caches]
+    if all(m is None for m in given):
+        return None
+    _, H, B = caches[0].hs.shape
+    beside = caches[0].slot.take("m", (H, len(caches), B), caches[0].x)
+    for n, m in enumerate(given):
+        beside[:, n] = 1 if m is None else m.T
+    return beside
 
 
 def _project(packed: Packed, caches: Sequence[Cache]) -> list[Array] | None:
@@ -227,9 +248,10 @@ def backward_together(
     *,
     weights: bool = True,
     inputs: bool = True,
+    masks: bool = True,
     hhat: bool = True,
 ) -> tuple[Params | None, list[Grads]]:
-    """`backward` of several passes of one shape, side by side.
+    """`backward` of several passes of one shape, side by side; ``masks=False`` leaves out the gradients of m.
 
     Returns the parameters' gradient summed over the passes, and each pass's other gradients.
     """
@@ -238,103 +260,78 @@ def backward_together(
     for cache, dh, dstate in zip(caches, dhs, dstates, strict=True):
         backward_inputs(params, cache, dh, dstate)
         expect_shape("x of a later cache", cache.x, caches[0].x.shape, "passes that run together have one shape")
-    x, slot, P, H = caches[0].x, caches[0].slot, len(caches), params.U.shape[0]
-    (T, B, I), xp = x.shape, namespace(x)
-    ways = [_Way(*given, hhat=hhat, inputs=inputs) for given in zip(caches, dhs, dstates, strict=True)]
-    dz, free = slot.take("dz", (4, H, B), x), slot.take("free", (H, B), x)  # of one step of one pass
-    dhhat = slot.take("dhhat_t", (H, P, B), x)  # of one step
+    first, x, slot, P, H = caches[0], caches[0].x, caches[0].slot, len(caches), params.U.shape[0]
+    (T, B, _), xp = x.shape, namespace(x)
+    m = _masks_beside(caches)
+    dm = None if m is None or not masks else xp.zeros_like(m)  # (H, P, B)
+    dh, dc = (slot.take(name, (H, P, B), x) for name in ("dh", "dc"))  # what later steps hand to earlier ones
+    for n, dstate in enumerate(dstates):
+        dh[:, n], dc[:, n] = (0, 0) if dstate is None else (dstate.h.T, dstate.c.T)
+    dhhats = [cache.slot.give("dhhat", (T, H, B), x) for cache in caches] if hhat else []
+    chunks = Chunks(params.W, caches, weights=weights, inputs=inputs) if weights or inputs else None
+    # of one step of all passes; of one pass alone, the gates, the cells and the states are the cache's own
+    a, dz = slot.take("z", (4, H, P, B), x), slot.take("dz", (4, H, P, B), x)
+    c_before, h, h_before, free, dhhat = (
+        slot.take(name, (H, P, B), x) for name in ("c_t", "h_t", "h_before", "free", "dhhat_t")
+    )
+    for n, cache in enumerate(caches):
+        h[:, n] = cache.hs[T]
     U = params.U.reshape(H, 4, H).transpose(1, 0, 2) if by_gate(H, dhhat) else params.U
-    dhhat_columns = dhhat.reshape(H, P * B)
+    dz_columns, dhhat_columns = dz.reshape(*U.shape[:-2], -1, P * B), dhhat.reshape(H, P * B)
     shares = slot.take("shares", (4, H, P * B), x) if U.ndim == 3 else dhhat_columns
-    # of a chunk of steps: enough columns for a fast product that outweighs the adding up, and no more
-    C = -(-T // max(1, round(T * P * B / max(1024, 2 * H)))) if weights or inputs else 1
-    dzs = slot.take("dzs", (4, H, C, P, B), x)
-    entered = slot.take("entered", (H + I + 1, C, P, B), x) if weights else None  # the masked states, x and 1
-    if entered is not None:
-        entered[-1] = 1
-    dparams: Array | None = None  # (H+I+1, 4H), the gradient of U above W above b
-    whole = H + I + 1 if goes_below(I, H) else H  # its rows that are multiplied in one go
-    joint = whole == H and P > 1 and all(cache.x is x for cache in caches)  # one x: its product is with the sum of dz
 
     for t in range(T, 0, -1):
-        k = (t - 1) % C  # the step's place in its chunk
-        for n, way in enumerate(ways):
-            cache = way.cache
-            if t % 16 == 0:
-                gates.flush_vanished(way.dh, way.dc)
-            if way.dh_out is not None:
-                way.dh += way.dh_out[t - 1].T
-            way.hold_back(t)
-            gates.lstm_step_backward(cache.a[t - 1], cache.c[t - 1], cache.hs[t], way.dh, dc=way.dc, dz=dz, free=free)
-            dzs[:, :, k, n] = dz
-            if entered is not None:
-                entered[:H, k, n] = cache.hs[t - 1] if way.m is None else xp.multiply(cache.hs[t - 1], way.m, out=free)
-                if n == 0 or not joint:
-                    entered[H:-1, k, n] = cache.x[t - 1].T
-        xp.matmul(U, dzs[:, :, k].reshape(*U.shape[:-2], -1, P * B), out=shares)
+        if P == 1:
+            a, c_before = first.a[t - 1][:, :, None], first.c[t - 1][:, None]
+            h, h_before = first.hs[t][:, None], first.hs[t - 1][:, None]
+        else:
+            for n, cache in enumerate(caches):
+                a[:, :, n], c_before[:, n], h_before[:, n] = cache.a[t - 1], cache.c[t - 1], cache.hs[t - 1]
+        if t % 16 == 0:
+            gates.flush_vanished(dh, dc)
+        for n, dh_out in enumerate(dhs):
+            if dh_out is not None:
+                dh[:, n] += dh_out[t - 1].T
+        past = _hold_back(caches, t, dh, dc)
+        gates.lstm_step_backward(a, c_before, h, dh, dc=dc, dz=dz, free=free)
+        if chunks is not None:
+            chunks.add(t, dz, h_before if m is None else xp.multiply(h_before, m, out=free))
+        xp.matmul(U, dz_columns, out=shares)
         if U.ndim == 3:
             xp.sum(shares, axis=0, out=dhhat_columns)
-        for n, way in enumerate(ways):
-            way.hand_back(t, dhhat[:, n], free)
-        if (weights or inputs) and k == 0:  # the chunk of the steps t .. t + size - 1 is whole
-            size = min(C, T - t + 1)
-            chunk = dzs[:, :, :size].reshape(4 * H, -1)
-            if inputs:
-                dx = (params.W @ chunk).reshape(I, size, P, B)
-                for n, way in enumerate(ways):
-                    way.dx[t - 1 : t - 1 + size] = dx[:, :, n].transpose(1, 2, 0)
-            if entered is not None:
-                columns, share = entered[:, :size].reshape(H + I + 1, -1), xp.empty((H + I + 1, 4 * H), x.dtype)
-                xp.matmul(columns[:whole], chunk.T, out=share[:whole])
-                if joint:
-                    columns, chunk = entered[:, :size, 0].reshape(H + I + 1, -1), dzs[:, :, :size].sum(axis=3)
-                if whole == H:
-                    in_pieces(columns[H:], chunk.reshape(4 * H, -1).T, out=share[H:], piece=192)
-                dparams = share if dparams is None else xp.add(dparams, share, out=dparams)
-    total = None if dparams is None else Params(W=dparams[H:-1], U=dparams[:H], b=dparams[-1])
-    return total, [way.grads() for way in ways]
-
-
-class _Way:
-    """One pass on its way back: the gradients that its later steps hand to the earlier ones, as columns."""
-
-    def __init__(self, cache: Cache, dh: Array | None, dstate: State | None, *, hhat: bool, inputs: bool) -> None:
-        xp, x = namespace(cache.x), cache.x
-        T1, H, B = cache.hs.shape
-        self.cache, self.dh_out = cache, dh
-        self.dh = xp.zeros((H, B), x.dtype) if dstate is None else dstate.h.T.copy()  # (H, B), of h_t
-        self.dc = xp.zeros((H, B), x.dtype) if dstate is None else dstate.c.T.copy()  # (H, B), of c_t
-        self.m = None if cache.m is None else xp.ascontiguousarray(cache.m.T)  # (H, B)
-        self.dm = None if self.m is None else xp.zeros_like(self.m)  # (H, B)
-        self.dhhat = cache.slot.give("dhhat", (T1 - 1, H, B), x) if hhat else None
-        self.dx: Any = xp.empty_like(x) if inputs else None
-        self.carried: tuple[Array, Array] | None = None
-
-    def hold_back(self, t: int) -> None:
-        """Take aside what goes past the cell, over padding."""
-        valid, self.carried = self.cache.valid, None
-        if valid is not None and self.cache.padded[t - 1]:
-            xp = namespace(self.dh)
-            self.carried = xp.where(valid[t - 1], 0, self.dh), xp.where(valid[t - 1], 0, self.dc)
-            self.dh -= self.carried[0]
-            self.dc -= self.carried[1]
-
-    def hand_back(self, t: int, dhhat: Array, free: Array) -> None:
-        """From the gradient of the masked state (H, B) to those of h and m."""
-        xp = namespace(dhhat)
-        if self.dhhat is not None:
-            self.dhhat[t - 1] = dhhat
-        if self.m is None or self.dm is None:
-            self.dh[...] = dhhat
+        for n, kept in enumerate(dhhats):
+            kept[t - 1] = dhhat[:, n]
+        if dm is not None:
+            dm += xp.multiply(dhhat, h_before, out=free)  # Eq. 6
+        if m is None:
+            dh[...] = dhhat
         else:
-            self.dm += xp.multiply(dhhat, self.cache.hs[t - 1], out=free)  # Eq. 6
-            xp.multiply(dhhat, self.m, out=self.dh)
-        if self.carried is not None:
-            self.dh += self.carried[0]
-            self.dc += self.carried[1]
+            xp.multiply(dhhat, m, out=dh)
+        for n, past_h, past_c in past:
+            dh[:, n] += past_h
+            dc[:, n] += past_c
+        h, h_before = h_before, h
+    dparams = None if chunks is None else chunks.dparams
+    total = None if dparams is None else Params(W=dparams[H:-1], U=dparams[:H], b=dparams[-1])
+    return total, [
+        Grads(
+            params=None,
+            x=None if chunks is None or chunks.dx is None else chunks.dx[n],
+            state=State(dh[:, n].T.copy(), dc[:, n].T.copy()),
+            m=None if dm is None or cache.m is None else dm[:, n].T.copy(),
+            hhat=dhhats[n].transpose(0, 2, 1) if hhat else None,
+        )
+        for n, cache in enumerate(caches)
+    ]
 
-    def grads(self) -> Grads:
-        rows = State(self.dh.T.copy(), self.dc.T.copy())
-        dm = None if self.dm is None else self.dm.T.copy()
-        dhhat = None if self.dhhat is None else self.dhhat.transpose(0, 2, 1)
-        return Grads(None, self.dx, rows, dm, dhhat)
+
+def _hold_back(caches: Sequence[Cache], t: int, dh: Array, dc: Array) -> list[tuple[int, Array, Array]]:
+    """Take aside, of each pass with padding at this step, the gradients that go past the cell."""
+    xp, past = namespace(dh), []
+    for n, cache in enumerate(caches):
+        if cache.valid is not None and cache.padded[t - 1]:
+            valid = cache.valid[t - 1]
+            past.append((n, xp.where(valid, 0, dh[:, n]), xp.where(valid, 0, dc[:, n])))
+            dh[:, n] -= past[-1][1]
+            dc[:, n] -= past[-1][2]
+    return past

@@ -58,6 +58,9 @@ def test_backward(n, sizes, products, rng, put):
     caches = [cache for _, _, cache in lstm.forward_together(params, passes)]
     dhs[1] = dstates[-1] = None
     total, grads = lstm.backward_together(params, caches, dhs, dstates)
+    less, without = lstm.backward_together(params, caches, dhs, dstates, masks=False)
+    assert_same_bits((less, [g.x for g in without]), (total, [g.x for g in grads]))
+    assert all(g.m is None for g in without)
     products()
     expected = None
     for n, p in enumerate(passes):

@@ -151,7 +151,7 @@ def backward_together(
     for n in range(len(params) - 1, -1, -1):
         layer = [cache[n] for cache in caches]
         last = [None if dstate is None else dstate[n] for dstate in dstates]
-        summed, rest = lstm.backward_together(params[n], layer, dhs, last, inputs=n > 0, hhat=False)
+        summed, rest = lstm.backward_together(params[n], layer, dhs, last, inputs=n > 0, masks=False, hhat=False)
         sums.append(summed)
         dhs = [grads.x for grads in rest]
     return tuple(sums[::-1])

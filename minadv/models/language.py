@@ -210,7 +210,9 @@ class LanguageModel:
         dstate: States | None = None,
     ) -> ModelGrads:
         """Back through the layers, from the features and, where ``dstate`` is given, from the last states."""
-        total, [(grads, dx)] = self._backward(params, [cache], [dfeatures], [dstate], weights=weights, inputs=inputs)
+        total, [(grads, dx)] = self._backward(
+            params, [cache], [dfeatures], [dstate], weights=weights, inputs=inputs, masks=True
+        )
         return ModelGrads(
             params=total,
             masks={f"layer{n}": back.m for n, back in enumerate(grads) if back.m is not None},
@@ -220,7 +222,9 @@ class LanguageModel:
 
     def bodies_backward(self, params: Params, caches: Sequence[Cache], dfeatures: Sequence[Array]) -> Params:
         """The gradient of the parameters through several passes at once: the sum of what each would give."""
-        total, _ = self._backward(params, caches, dfeatures, [None] * len(caches), weights=True, inputs=False)
+        total, _ = self._backward(
+            params, caches, dfeatures, [None] * len(caches), weights=True, inputs=False, masks=False
+        )
         assert total is not None
         return total
 
@@ -233,6 +237,7 @@ class LanguageModel:
         *,
         weights: bool,
         inputs: bool,
+        masks: bool,
     ) -> tuple[Params | None, list[tuple[list[lstm.Grads], Array | None]]]:
         """The parameters' gradient, summed, and of each pass those of the layers and that of what enters the first."""
         rates, top = self.rates, len(self.hidden) - 1
@@ -253,6 +258,7 @@ class LanguageModel:
                     [None if after is None else after[n] for after in (dstates[p] for p in those)],
                     weights=weights,
                     inputs=n > 0 or weights or inputs,
+                    masks=masks,
                     hhat=False,
                 )
                 if summed is not None:
