@@ -125,7 +125,7 @@ def find_adversary(
     if init == "flip" and search == "greedy" and any(b == 1 for b in limits.values()):
         warnings.warn(
             "a budget of 1 is spent by the random start itself, so that the mask is almost random: "
-            'raise delta, or use search="reselect"',
+            'raise delta, or use search="reselect" (--search reselect)',
             SmallBudgetWarning,
             stacklevel=2,
         )

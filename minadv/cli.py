@@ -17,7 +17,7 @@ from minadv.adversary import SEARCHES
 from minadv.backend import BackendError
 from minadv.commands import doctor, families, inspecting, tasks, training
 from minadv.commands.numbers import amount, count, folder, positive, zero_or_more
-from minadv.commands.parsing import Help, Parser
+from minadv.commands.parsing import Help, Parser, tell_defaults
 from minadv.distances import DISTANCES
 from minadv.gradcheck import GradientError
 from minadv.masks import SCALES
@@ -60,6 +60,7 @@ def _parse(parser: argparse.ArgumentParser, argv: list[str]) -> argparse.Namespa
     about = f"train on a task: {family.TASKS[task]}"
     own = Parser(prog=f"minadv train {task}", description=about, formatter_class=Help)
     family.options(own)
+    tell_defaults(own, family.defaults(task))
     own.set_defaults(work=family.train, task=task, command="train")
     own.set_defaults(defaults=vars(own.parse_args([])))  # to see what was given
     if any(given.split("=")[0] == "--resume" for given in argv):
@@ -185,7 +186,10 @@ def _train_options(parser: argparse.ArgumentParser) -> None:
 
     data = parser.add_argument_group("data")
     data.add_argument(
-        "--data-dir", type=folder, metavar="DIR", help="folder of idx files (default: MINADV_DATA, then the cache)"
+        "--data-dir",
+        type=folder,
+        metavar="DIR",
+        help="folder of the data, with --resume too (default: MINADV_DATA, then the cache)",
     )
     data.add_argument("--rows", action="store_true", help="read images row by row instead of pixel by pixel")
     data.add_argument("--pool", type=positive, default=1, metavar="N", help="average N x N pixels: shorter sequences")

@@ -92,7 +92,10 @@ def test_folders_without_data(tmp_path: Path, fails: Any) -> None:
     line = fails(*TINY.split(), "--data-dir", tmp_path / "empty", "--out", tmp_path / "run")
     assert line.startswith(f"minadv: {tmp_path / 'empty'} lacks train-images-idx3-ubyte.gz, train-labels")
     line = fails(*TINY.split(), "--data-dir", tmp_path / "none", "--out", tmp_path / "run")
-    assert line == f"minadv: the data directory {tmp_path / 'none'} does not exist"
+    assert (
+        line
+        == f"minadv: the data directory {tmp_path / 'none'} does not exist: say where the data are, with --data-dir say"
+    )
     assert [path.name for path in tmp_path.iterdir()] == ["empty"]
 
 

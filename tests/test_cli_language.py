@@ -348,7 +348,10 @@ def test_bad_texts(tmp_path: Path, fails: Any) -> None:
         f"minadv: valid ({tmp_path}/few/valid.txt) is too short: it has 10 tokens, expected at least 11, one for each "
         "of the 10 columns and one more; choose fewer columns (--eval-columns)"
     )
-    assert fails(*options, tmp_path / "none") == f"minadv: the data directory {tmp_path}/none does not exist"
+    line = fails(*options, tmp_path / "none")
+    assert line.startswith(f"minadv: the data directory {tmp_path}/none does not exist: say where the data are")
+    line = fails(*options, short / "train.txt")
+    assert line == f"minadv: {short}/train.txt is a file, expected the folder that holds the data"
     assert not out.exists()
 
 
@@ -370,6 +373,21 @@ def test_what_means_nothing_for_a_language_model(trained: Path, fails: Any) -> N
     assert line == f"minadv: {trained} is a run of the kind 'lm', which predict is not for"
 
 
+def test_nothing_is_trained_that_cannot_be_saved(tmp_path: Path, fails: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "safetensors", None)
+    line = fails(*TINY, "--train-steps", 2, "--out", tmp_path / "run")
+    assert line == "minadv: checkpoints need safetensors: pip install minadv[experiments]"
+    assert not (tmp_path / "run").exists()
+
+
+def test_mostly_unknown_words(tmp_path: Path, capsys: Any) -> None:
+    folder = write_corpus(tmp_path / "text", train="a b c d <unk>\n" * 20, valid="a b\n", test="c a\n")
+    arguments = [*TINY, "--train-steps", 2, "--data-dir", folder, "--min-count", 1000, "--out", tmp_path / "run"]
+    assert main(list(map(str, arguments))) == 0
+    said = capsys.readouterr().err
+    assert "warning: 83% of the training text is read as <unk>: perplexities say little then; lower min_count" in said
+
+
 def test_an_unknown_word_without_unk(tmp_path: Path, says: Any, fails: Any) -> None:
     folder = write_corpus(tmp_path / "text", train="a b c\n" * 20, valid="a b\n", test="c a\n")
     says(*TINY, "--train-steps", 2, "--data-dir", folder, "--out", tmp_path / "run")
@@ -384,6 +402,11 @@ def test_help_is_complete(capsys: Any) -> None:
         assert stopped.value.code == 0
         text = capsys.readouterr().out
         assert "(default: None)" not in text
+        assert "the task's" not in text
+        assert (
+            f"units of each layer (default: {' '.join(map(str, language_settings.PRESETS[task].hidden))})"
+            in " ".join(text.split())
+        )
         assert all(
             f"--{name}" in text for name in ("hidden", "budget", "every", "nonmono", "min-count", "eval-columns")
         )

@@ -13,6 +13,7 @@ from minadv import gradcheck, lstm, threads
 from minadv.backend import choose_device, same_place, to_device
 from minadv.data import fetch, known
 from minadv.data.errors import DataError
+from minadv.training import packing
 from minadv.training.log import versions
 
 INSTALLED = {
@@ -33,6 +34,7 @@ def doctor(args: argparse.Namespace) -> None:
     print(f"{'threads':8} {_threads()}")
     print(f"{'memory':8} {_memory()}")
     print(f"{'data':8} {fetch.data_root()}")
+    print(f"{'saving':8} {_saving()}")
     started = time.perf_counter()
     rng = np.random.default_rng(0)
     T, B, I, H = 6, 3, 2, 5
@@ -64,6 +66,15 @@ def _threads() -> str:
     if not threads.blas():
         return "BLAS threads as BLAS decides: install threadpoolctl to let minadv set them"
     return "BLAS: one thread in each worker for small networks, all cores for large ones"
+
+
+def _saving() -> str:
+    """Whether runs can be saved."""
+    try:
+        packing.safetensors()
+    except ImportError as error:
+        return f"{error}; without it nothing can be trained into a folder"
+    return "checkpoints by safetensors"
 
 
 def _memory() -> str:

@@ -1,10 +1,11 @@
 r"""Families of tasks with options of their own, beside the images that `minadv.commands.tasks` has: texts, languages.
 
 A family is a module of `minadv.commands`. It has ``TASKS``, the names that ``minadv train`` takes with a line about
-each; ``options(parser)`` for these tasks; and a function for each command that works on its runs: ``train(args)``,
-``resume(path, args)``, ``evaluation(args)``, ``predict(args)``, ``attack(args)``, ``show(args)``, of which it may leave
-out those that mean nothing for it. ``add_commands(commands, command)`` adds commands of its own. A run's configuration
-says by its kind which family it belongs to.
+each; ``options(parser)`` for these tasks and ``defaults(task)``, what stands for options that are not given; and a
+function for each command that works on its runs: ``train(args)``, ``resume(path, args)``, ``evaluation(args)``,
+``predict(args)``, ``attack(args)``, ``show(args)``, of which it may leave out those that mean nothing for it.
+``add_commands(commands, command)`` adds commands of its own. A run's configuration says by its kind which family it
+belongs to.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import argparse
 import shutil
 import sys
 import textwrap
-import warnings
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from minadv.commands.numbers import amount, count, folder, positive, zero_or_mor
 from minadv.data import topics
 from minadv.data.corpus import Corpus
 from minadv.data.windows import Windows
-from minadv.data.words import EOS, UNK
+from minadv.data.words import EOS
 from minadv.training import folders
 from minadv.training.checkpoints import latest
 from minadv.training.config import build
@@ -30,9 +30,16 @@ from minadv.training.language import LanguageRun, finetune, fit_language, load_l
 from minadv.training.language_config import blank, corpus_of, settings_of, weights_digest
 from minadv.training.language_task import expect_lengths, expect_regularizer
 
-__all__ = ["TASKS", "add_commands", "attack", "evaluation", "options", "resume", "show", "train"]
+__all__ = ["TASKS", "add_commands", "attack", "defaults", "evaluation", "options", "resume", "show", "train"]
 
 TASKS = {name: preset.about for name, preset in settings.PRESETS.items()}
+
+
+def defaults(task: str) -> dict[str, Any]:
+    """What a task has for options that are not given."""
+    preset = settings.PRESETS[task]
+    falling = f"{preset.ramp_down:.0%} of them" if preset.ramp_down else "none"
+    return {**asdict(preset), "ramp_down": falling}
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -84,13 +91,14 @@ def train(args: argparse.Namespace) -> None:
     batch, bptt = settings.chosen(args, "batch"), settings.chosen(args, "bptt")
     expect_lengths(corpus, batch, settings.chosen(args, "eval_columns"), corpus.called)
     windows = Windows(corpus.train, batch, bptt, args.seed, not args.equal_lengths)
+    recipe = settings.recipe(args, windows.per_epoch)
     size = f"{model.n_params:,} weights, {len(corpus.vocabulary):,} words"
     _say(f"{corpus.name}: {len(corpus.train):,} words of training text; {size}; writing {out}")
     run = _fit(
         model,
         corpus,
         regularizer=regularizer,
-        recipe=settings.recipe(args, windows.per_epoch),
+        recipe=recipe,
         batch_size=batch,
         bptt=bptt,
         seed=args.seed,
@@ -195,6 +203,7 @@ def _show(record: dict[str, Any]) -> None:
 def _report(run: LanguageRun, device: Device) -> None:
     if launch.place().rank > 0:
         return
+    _say("the best weights on all of the validation and the test text:")
     valid, test = (run.evaluate(part, device=device) for part in ("valid", "test"))
     best = min(run.records, key=lambda r: r["valid_loss"])
     print(
@@ -215,9 +224,6 @@ def _generate(args: argparse.Namespace) -> None:
     """Print words as they are made, in lines as wide as the terminal."""
     run = load_language(args.run)
     prompt = topics.tokens(args.prompt) if run.config["corpus"]["name"] == "pydoc" else args.prompt.split()
-    unknown = [word for word in prompt if word not in run.vocabulary.index]
-    if unknown and run.vocabulary.unk is not None:
-        warnings.warn(f"{', '.join(map(repr, unknown))}: not in the vocabulary, read as {UNK}", stacklevel=1)
     made = list(run.generate(args.words, prompt=prompt, temperature=args.temperature, seed=args.seed))
     text = " ".join([*prompt, *made])
     width = min(100, shutil.get_terminal_size().columns)

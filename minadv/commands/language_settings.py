@@ -161,7 +161,8 @@ def budgets(
         return {key: values[0], "sites": sites}
     names = sites or tuple(f"layer{n}" for n in range(n_layers))
     if len(values) != len(names):
-        more = f", or {len(names)}, one for each layer" if len(names) > 1 else ""
+        which = "layer" if sites is None else "of the chosen layers"
+        more = f", or {len(names)}, one for each {which}" if len(names) > 1 else " for the one layer that is masked"
         raise ValueError(f"{name} has {len(values)} values, expected 1{more}")
     found = {site: value for site, value in zip(names, values, strict=True) if value != 0}
     if not found:

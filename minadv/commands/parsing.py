@@ -3,6 +3,7 @@ r"""Parsers of the command line and of the experiments: errors of one line, defa
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from typing import NoReturn
 
 
@@ -20,3 +21,15 @@ class Help(argparse.HelpFormatter):
         nothing = action.default is None or action.default is False or action.default is argparse.SUPPRESS
         told = nothing or "(default" in (action.help or "")
         return action.help if told else f"{action.help} (default: %(default)s)"
+
+
+def tell_defaults(parser: argparse.ArgumentParser, defaults: Mapping[str, object]) -> None:
+    """Say in the help what stands for options that are not given, by the options' names."""
+    for action in parser._actions:
+        value = defaults.get(action.dest)
+        if action.default is None and value is not None and action.help is not None:
+            values = value if isinstance(value, tuple) else (value,)
+            said = " ".join(f"{v:g}" if isinstance(v, float) else str(v) for v in values)
+            about = action.help.removesuffix(" (default: the task's)")
+            if "(default" not in about:
+                action.help = f"{about} (default: {said})".replace("%", "%%")

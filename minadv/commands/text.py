@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from minadv.commands import families
 from minadv.commands import text_settings as settings
 from minadv.commands.foreign import expect_used
 from minadv.commands.numbers import positive
-from minadv.commands.text_inspecting import attack, open_run, predict, show
+from minadv.commands.text_inspecting import open_run
 from minadv.commands.text_options import add_pretrain_options, add_train_options
 from minadv.data.buckets import steps_of
 from minadv.models.pretraining import TextLM
@@ -24,9 +25,17 @@ from minadv.training.text import TextRun, fit_text, pretrain_text, resume_text
 from minadv.training.text_runs import blank, weights_of, with_words
 from minadv.training.text_task import expect_regularizer
 
-__all__ = ["TASKS", "add_commands", "attack", "evaluation", "options", "predict", "resume", "show", "train"]
+__all__ = [
+    *("TASKS", "defaults", "options", "add_commands"),
+    *("attack", "evaluation", "predict", "resume", "show", "train"),
+]
 
 TASKS = {name: preset.about for name, preset in settings.PRESETS.items()}
+
+
+def defaults(task: str) -> dict[str, Any]:
+    """What a task has for options that are not given."""
+    return asdict(settings.PRESETS[task])
 
 
 def options(parser: argparse.ArgumentParser) -> None:

@@ -14,6 +14,7 @@ lacks.)
 from __future__ import annotations
 
 import hashlib
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -24,9 +25,9 @@ import numpy as np
 from minadv.backend import Array
 from minadv.checks import expect_choice
 from minadv.data import files, known, topics
-from minadv.data.errors import DataError
+from minadv.data.errors import DataError, DataWarning
 from minadv.data.known import PARTS
-from minadv.data.words import Words, cross_entropy, lines_of
+from minadv.data.words import UNK, Words, cross_entropy, lines_of
 
 NAMES = ("pydoc", *known.KNOWN, "folder")
 
@@ -83,6 +84,11 @@ def from_lines(
     train, valid, test = (
         vocabulary.encode_lines(lines[part], part if where is None else where[part]) for part in PARTS
     )
+    if vocabulary.unk is not None and (share := float((train == vocabulary.unk).mean())) > 0.75:
+        said = f"{share:.0%} of the training text is read as {UNK}: perplexities say little then"
+        warnings.warn(
+            f"{said}; lower min_count (--min-count {min_count})" if min_count > 1 else said, DataWarning, stacklevel=2
+        )
     return Corpus(name, train, valid, test, vocabulary, where or {})
 
 

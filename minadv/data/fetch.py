@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from minadv.checks import expect_choice
-from minadv.data import idx
+from minadv.data import files, idx
 from minadv.data.errors import DataError
 
 VARIABLE = "MINADV_DATA"
@@ -136,8 +136,7 @@ def find(name: str, data_dir: str | Path | None = None) -> Path:
             return folder
     if data_dir is None:
         return get(name)
-    if not root.is_dir():
-        raise DataError(f"the data directory {root} does not exist")
+    files.expect_folder(root)
     folder = min(root, root / name, key=lambda folder: len(_missing(name, folder)))
     lacks = ", ".join(_missing(name, folder))
     raise DataError(f"{folder} lacks {lacks}, expected there for {name}, compressed or not")

@@ -11,6 +11,14 @@ from minadv.data.errors import DataError
 _GZIP = b"\x1f\x8b"
 
 
+def expect_folder(path: Path) -> None:
+    """Raise DataError unless there is such a folder."""
+    if path.is_file():
+        raise DataError(f"{path} is a file, expected the folder that holds the data")
+    if not path.is_dir():
+        raise DataError(f"the data directory {path} does not exist: say where the data are, with --data-dir say")
+
+
 def content(path: Path) -> bytes:
     """The bytes of a file, decompressed if they begin as gzip does, whatever the file is called."""
     try:
@@ -34,5 +42,5 @@ def text(path: Path) -> str:
         return found.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as error:
         line = found.count(b"\n", 0, error.start) + 1
-        byte = f"0x{found[error.start]:02x}"
-        raise DataError(f"{path} is not UTF-8: byte {byte} at offset {error.start}, line {line}") from error
+        byte = f"byte 0x{found[error.start]:02x} at offset {error.start}, line {line}"
+        raise DataError(f"{path} is not UTF-8: {byte}; convert it, with iconv say") from error

@@ -93,7 +93,7 @@ def find(name: str, data_dir: str | Path | None = None) -> dict[str, Path]:
     if data_dir is None:
         fetch.get(name)
         return _best(name, root).paths()
-    expect_folder(root)
+    files.expect_folder(root)
     if len(place.lacks) == len(PARTS):
         lacks, folders = ", ".join(place.lacks), " or ".join(KNOWN[name].folders)
         raise DataError(f"{root} lacks {lacks}, expected there or in its folder {folders}, plain or with .gz")
@@ -108,7 +108,7 @@ def there(name: str, data_dir: str | Path | None = None) -> bool:
 
 def recognise(folder: Path) -> tuple[str, dict[str, Path]]:
     """Which corpus a folder holds, by its file names: one with a name, or "folder"; and the three files."""
-    expect_folder(folder)
+    files.expect_folder(folder)
     places = {name: Place(folder, known.pattern) for name, known in KNOWN.items()}
     places["folder"] = Place(folder, PLAIN)
     name = min(places, key=lambda name: len(places[name].lacks))
@@ -120,13 +120,8 @@ def recognise(folder: Path) -> tuple[str, dict[str, Path]]:
 
 def in_folder(folder: Path) -> dict[str, Path]:
     """The files train.txt, valid.txt and test.txt of a folder."""
-    expect_folder(folder)
+    files.expect_folder(folder)
     return Place(folder, PLAIN).paths()
-
-
-def expect_folder(folder: Path) -> None:
-    if not folder.is_dir():
-        raise DataError(f"the data directory {folder} does not exist")
 
 
 def check(name: str, data_dir: str | Path | None = None) -> list[Checked]:

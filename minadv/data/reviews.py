@@ -27,7 +27,7 @@ from minadv.data import docstrings, encoded
 from minadv.data.documents import Corpus, Options, Part, Source, Text, expect_classes
 from minadv.data.errors import DataError, DataWarning
 from minadv.data.fetch import REMOTES, data_root, find, locate
-from minadv.data.files import content
+from minadv.data.files import content, expect_folder
 from minadv.data.text import Vocabulary
 
 NAMES = ("docstrings", "imdb", "elec", "folder")
@@ -71,8 +71,7 @@ def folder(root: Path, name: str = "folder") -> Source:
     """``train/{class}/*.txt``, ``test/{class}/*.txt`` and, without labels, ``train/unsup/*.txt`` of a folder."""
     counts: dict[str, dict[str, int]] = {"train": {}, "test": {}}
     placed: dict[str, Place] = {}
-    if not root.is_dir():
-        raise DataError(f"the folder {root} does not exist")
+    expect_folder(root)
     for part in ("train", "test"):
         if not (root / part).is_dir():
             raise DataError(f"{root} lacks the folder {part}, expected there with a folder for each class")

@@ -74,7 +74,7 @@ class LanguageModel:
         if self.tied and self.hidden[-1] != self.n_embed:
             raise ValueError(
                 f"the last layer has {self.hidden[-1]} units and n_embed is {self.n_embed}: tied weights need the two "
-                "equal; change one of them, or give tied=False"
+                "equal; change one of them, or give tied=False (--untied)"
             )
         for name in ("alpha", "beta"):
             if not 0 <= getattr(self, name) < math.inf:

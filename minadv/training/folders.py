@@ -19,7 +19,7 @@ from typing import Any
 
 from minadv import launch, threads
 from minadv.backend import Device
-from minadv.training import checkpoints, log
+from minadv.training import checkpoints, log, packing
 from minadv.training.config import build, describe
 from minadv.training.files import CONFIG as CONFIG
 from minadv.training.files import SealError, flush_directory, seal, temporary_name, unseal, write_whole
@@ -227,7 +227,11 @@ def describe_recipe(recipe: Recipe) -> dict[str, Any]:
 
 
 def expect_free(path: Path) -> None:
-    """Raise RunError unless a new run may be written to this folder: it is not there, or empty."""
+    """Raise RunError unless a new run may be written to this folder: it is not there, or empty.
+
+    Raises ImportError where no run can be written at all: better before the first step than at the first checkpoint.
+    """
+    packing.safetensors()
     if (path / CONFIG).exists():
         raise RunError(
             f"{path} is a run already: resume it ({how_to_resume(path)} or resume=True), or take another folder"

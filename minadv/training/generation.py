@@ -6,12 +6,13 @@ r"""Text from a language model, word by word: each word is drawn from the softma
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from minadv.backend import same_place, to_host
-from minadv.data.words import EOS, Words
+from minadv.data.words import EOS, UNK, Words
 from minadv.models.language import LanguageModel, Params, States
 from minadv.training.streams import stream
 from minadv.trees import any_array
@@ -30,7 +31,8 @@ def generate(
 ) -> Iterator[str]:
     """The words after a prompt (none: the beginning of a line), drawn at a temperature; 0 takes the likeliest always.
 
-    A word of the prompt that the vocabulary lacks is read as ``<unk>``, and raises DataError if there is none. The
+    A word of the prompt that the vocabulary lacks is read as ``<unk>``, with a warning, and raises DataError if there
+    is none. The prompt itself is not returned. The
     words depend on the arguments alone.
     """
     if not 0 <= temperature < math.inf:
@@ -38,6 +40,8 @@ def generate(
     if words < 0:
         raise ValueError(f"words is {words}, expected zero or more")
     read = vocabulary.encode(prompt or (EOS,), "the prompt")
+    if unknown := [word for word in prompt if word not in vocabulary.index]:
+        warnings.warn(f"{', '.join(map(repr, unknown))}: not in the vocabulary, read as {UNK}", stacklevel=3)
     return _words(model, params, vocabulary, [int(n) for n in read], words, temperature, seed)
 
 

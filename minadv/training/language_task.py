@@ -232,7 +232,7 @@ def expect_regularizer(model: LanguageModel, regularizer: Regularizer, fresh: tu
     if regularizer.init == "base" and regularizer.search in ("greedy", "reselect") and not differs:
         raise ValueError(
             'init is "base", which needs noise that differs between the two passes: give the model a word dropout and '
-            'the regularizer share_noise=False, or start with init="flip"'
+            'the regularizer share_noise=False (--word-dropout, --fresh words), or start with init="flip" (--init flip)'
         )
 
 

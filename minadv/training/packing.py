@@ -59,19 +59,20 @@ def _describe(leaf: Any) -> str:
 
 def arrays_to_bytes(arrays: dict[str, Array]) -> bytes:
     """The bytes of a safetensors file."""
-    content: bytes = _safetensors().save(arrays)
+    content: bytes = safetensors().save(arrays)
     return content
 
 
 def arrays_from_file(path: Path) -> dict[str, Array]:
     """The arrays of a safetensors file."""
-    arrays: dict[str, Array] = _safetensors().load_file(path)
+    arrays: dict[str, Array] = safetensors().load_file(path)
     return arrays
 
 
-def _safetensors() -> Any:
+def safetensors() -> Any:
+    """The package that checkpoints are written with; raises ImportError where it is missing."""
     try:
-        import safetensors.numpy
+        from safetensors import numpy
     except ImportError as error:
         raise ImportError("checkpoints need safetensors: pip install minadv[experiments]") from error
-    return safetensors.numpy
+    return numpy

@@ -199,7 +199,8 @@ def expect_regularizer(model: TextClassifier, regularizer: Regularizer) -> None:
     if regularizer.init == "base" and regularizer.search in ("greedy", "reselect") and not differs:
         raise ValueError(
             'init is "base" with the same noise in both passes, where the influence map is zero but for rounding: '
-            'start from one random flip (init="flip"), or draw the dropout on the embeddings twice (share_noise=False)'
+            'start from one random flip (init="flip", --init flip), or draw the dropout on the embeddings twice '
+            "(share_noise=False, --noise independent)"
         )
 
 
