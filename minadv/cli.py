@@ -245,7 +245,11 @@ def _eval(commands: Commands) -> None:
 
 
 def _attack(commands: Commands) -> None:
-    parser = _command(commands, "attack", "accuracy of a run under random, greedy, re-selected and exact masks")
+    parser = _command(
+        commands,
+        "attack",
+        "accuracy of a run, or perplexity, under random, greedy, re-selected and (not of language models) exact masks",
+    )
     parser.set_defaults(work=families.dispatched("attack", inspecting.attack))
     _of_run(parser)
     parser.add_argument(
