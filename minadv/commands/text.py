@@ -14,7 +14,7 @@ from minadv.commands import families
 from minadv.commands import text_settings as settings
 from minadv.commands.foreign import expect_used
 from minadv.commands.numbers import positive
-from minadv.commands.text_inspecting import open_run
+from minadv.commands.text_inspecting import attack, open_run, predict, show
 from minadv.commands.text_options import add_pretrain_options, add_train_options
 from minadv.data.buckets import steps_of
 from minadv.models.pretraining import TextLM
@@ -25,10 +25,7 @@ from minadv.training.text import TextRun, fit_text, pretrain_text, resume_text
 from minadv.training.text_runs import blank, weights_of, with_words
 from minadv.training.text_task import expect_regularizer
 
-__all__ = [
-    *("TASKS", "defaults", "options", "add_commands"),
-    *("attack", "evaluation", "predict", "resume", "show", "train"),
-]
+__all__ = ["TASKS", "add_commands", "attack", "defaults", "evaluation", "options", "predict", "resume", "show", "train"]
 
 TASKS = {name: preset.about for name, preset in settings.PRESETS.items()}
 

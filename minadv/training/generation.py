@@ -32,8 +32,7 @@ def generate(
     """The words after a prompt (none: the beginning of a line), drawn at a temperature; 0 takes the likeliest always.
 
     A word of the prompt that the vocabulary lacks is read as ``<unk>``, with a warning, and raises DataError if there
-    is none. The prompt itself is not returned. The
-    words depend on the arguments alone.
+    is none. The prompt itself is not returned. The words depend on the arguments alone.
     """
     if not 0 <= temperature < math.inf:
         raise ValueError(f"temperature is {temperature}, expected zero or a positive number")
