@@ -140,6 +140,7 @@ def figure(preset: Preset, results: Results, methods: Sequence[str]) -> Any:
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
+    from matplotlib.ticker import LogLocator, NullFormatter
 
     drawn, (left, right) = plt.subplots(1, 2, figsize=(12, 4.4))
     for n, method in enumerate(methods):
@@ -151,6 +152,9 @@ def figure(preset: Preset, results: Results, methods: Sequence[str]) -> Any:
         right.plot([n] * len(seen), seen, "o", alpha=0.5, color=f"C{n}")
         right.plot(n, np.mean(seen), "_", markersize=24, color=f"C{n}")
     left.set(xlabel="epoch", ylabel="validation perplexity", yscale="log", title=preset.name)
+    left.yaxis.set_major_locator(LogLocator(subs=tuple(0.5 * n for n in range(2, 20))))
+    left.yaxis.set_major_formatter("{x:g}")
+    left.yaxis.set_minor_formatter(NullFormatter())
     left.legend(fontsize=8)
     right.set_xticks(range(len(methods)), methods, rotation=20)
     right.set(ylabel="test perplexity")
