@@ -124,6 +124,7 @@ TABLE = {
     "distances.py": [
         ("half of js lost", "_through_softmax(p1, 0.5 * log_ratio1)", "_through_softmax(p1, log_ratio1)", DISTANCES),
         ("sign of the second argument", "_through_softmax(p1, -2 * gap)", "_through_softmax(p1, 2 * gap)", DISTANCES),
+        ("what rounding has lost stays lost", " + (x - (u - 1)) / u", "", "test_distances.py"),
         ("mean of the scores forgotten", "p * (s - (p * s).sum(axis=-1, keepdims=True))", "p * s", DISTANCES),
     ],
     "gradcheck.py": [
