@@ -31,8 +31,10 @@ TASKS = {name: preset.about for name, preset in settings.PRESETS.items()}
 
 
 def defaults(task: str) -> dict[str, Any]:
-    """What a task has for options that are not given."""
-    return asdict(settings.PRESETS[task])
+    """What a task has for options that are not given, where a language model does not decide."""
+    preset = settings.PRESETS[task]
+    sizes = {name: f"{getattr(preset, name)}, or that of --pretrained" for name in ("embed", "hidden")}
+    return {**asdict(preset), **sizes, "truncate": preset.truncate or "0"}
 
 
 def options(parser: argparse.ArgumentParser) -> None:
