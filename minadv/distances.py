@@ -16,7 +16,6 @@ from typing import Any, TypeAlias
 
 from minadv.backend import Array, namespace
 from minadv.checks import expect_choice, expect_floating, shape_text
-from minadv.layers import log_softmax
 
 Distance: TypeAlias = Callable[[Array, Array], tuple[Array, Array, Array]]
 
@@ -28,25 +27,31 @@ def js(logits0: Array, logits1: Array) -> tuple[Array, Array, Array]:
     :math:`1 + \tanh\tfrac{|r|}2` times :math:`\bar p`, and the smaller :math:`e^{-|r|}` times the larger.
     """
     xp = _check(logits0, logits1)
-    log_p0, log_p1 = log_softmax(logits0), log_softmax(logits1)
-    p0, p1 = xp.exp(log_p0), xp.exp(log_p1)
-    r = log_p0 - log_p1
-    larger = _log1p(xp.tanh(0.5 * xp.abs(r)))  # exact to rounding near r = 0, where two nearly equal networks meet
-    log_ratio0 = xp.minimum(r, 0) + larger  # log(p0 / mean)
-    log_ratio1 = xp.minimum(-r, 0) + larger  # log(p1 / mean)
-    d = 0.5 * (p0 * log_ratio0 + p1 * log_ratio1).sum(axis=-1)
-    dlogits0 = _through_softmax(p0, 0.5 * log_ratio0)
-    dlogits1 = _through_softmax(p1, 0.5 * log_ratio1)
-    return xp.maximum(d, 0), dlogits0, dlogits1
+    (log_p0, p0), (log_p1, p1) = _softmax(logits0), _softmax(logits1)
+    r = xp.subtract(log_p0, log_p1, out=log_p0)  # in place, here and below: over a vocabulary, memory is what takes time
+    larger = xp.abs(r, out=log_p1)
+    larger *= 0.5
+    larger = _log1p(xp.tanh(larger, out=larger))  # exact to rounding near r = 0, where two nearly equal networks meet
+    terms1 = xp.minimum(-r, 0)
+    terms0 = xp.minimum(r, 0, out=r)
+    for terms, p in ((terms0, p0), (terms1, p1)):
+        terms += larger  # log(p / mean)
+        terms *= p
+        terms *= 0.5
+    sum0, sum1 = terms0.sum(axis=-1, keepdims=True), terms1.sum(axis=-1, keepdims=True)
+    d = (sum0 + sum1)[..., 0]
+    for terms, p, total in ((terms0, p0, sum0), (terms1, p1, sum1)):
+        p *= total
+        terms -= p  # through the softmax, as above, with terms = p s
+    return xp.maximum(d, 0), terms0, terms1
 
 
 def kl(logits0: Array, logits1: Array) -> tuple[Array, Array, Array]:
     r""":math:`\mathrm{KL}(p^0\|p) = \sum_j p^0_j (\log p^0_j - \log p_j)`, base to perturbed."""
     xp = _check(logits0, logits1)
-    log_p0, log_p1 = log_softmax(logits0), log_softmax(logits1)
-    p0 = xp.exp(log_p0)
+    (log_p0, p0), (log_p1, p1) = _softmax(logits0), _softmax(logits1)
     r = log_p0 - log_p1
-    gap = _gap(p0, xp.exp(log_p1), r)  # p1 - p0, whose sum is zero: each term p0 r + gap is at least zero
+    gap = _gap(p0, p1, r)  # p1 - p0, whose sum is zero: each term p0 r + gap is at least zero
     near = xp.where(xp.abs(r) < 1, r, 0)
     terms = xp.where(xp.abs(r) < 1, p0 * (near + xp.expm1(-near)), p0 * r + gap)
     return xp.maximum(terms, 0).sum(axis=-1), _through_softmax(p0, r), gap
@@ -60,9 +65,8 @@ def rkl(logits0: Array, logits1: Array) -> tuple[Array, Array, Array]:
 
 def l2(logits0: Array, logits1: Array) -> tuple[Array, Array, Array]:
     r""":math:`\|p^0 - p\|_2^2`, the squared distance of the probabilities (the metric of Remark 1)."""
-    xp = _check(logits0, logits1)
-    log_p0, log_p1 = log_softmax(logits0), log_softmax(logits1)
-    p0, p1 = xp.exp(log_p0), xp.exp(log_p1)
+    _check(logits0, logits1)
+    (log_p0, p0), (log_p1, p1) = _softmax(logits0), _softmax(logits1)
     gap = _gap(p1, p0, log_p1 - log_p0)  # p0 - p1
     return (gap * gap).sum(axis=-1), _through_softmax(p0, 2 * gap), _through_softmax(p1, -2 * gap)
 
@@ -84,13 +88,27 @@ def by_name(name: str) -> Distance:
     return DISTANCES[name]
 
 
+def _softmax(logits: Array) -> tuple[Array, Array]:
+    """The logarithms of the probabilities, and the probabilities."""
+    xp = namespace(logits)
+    log_p: Array = logits - logits.max(axis=-1, keepdims=True)
+    p: Array = xp.exp(log_p)
+    sums = p.sum(axis=-1, keepdims=True)
+    log_p -= xp.log(sums)
+    p /= sums
+    return log_p, p
+
+
 def _log1p(x: Array) -> Array:
-    r""":math:`\log(1 + x)` for x from 0 to 1: that of the rounded sum, and what rounding has lost.
+    r""":math:`\log(1 + x)` for x from 0 to 1: that of the rounded sum, and what rounding has lost. Overwrites x.
 
     NumPy's own is exact too, and several times slower than its log in single precision.
     """
-    u = 1 + x
-    log: Array = namespace(x).log(u) + (x - (u - 1)) / u
+    u = x + 1
+    log: Array = namespace(x).log(u)
+    x -= u - 1
+    x /= u
+    log += x
     return log
 
 

@@ -20,7 +20,7 @@ from minadv.distances import Distance
 from minadv.draws import Rng
 from minadv.flip import flip
 from minadv.influence import warn_if_zero
-from minadv.models.protocol import Comparison, Model
+from minadv.models.protocol import Comparison, Model, runs_together
 from minadv.workspace import Workspace, scope
 
 Masks: TypeAlias = dict[str, Array]
@@ -76,6 +76,22 @@ class Problem:
             features, _ = self._forward(eps)
             return self._compare(features).d
 
+    def scores(self, several: Sequence[Masks]) -> list[Array]:
+        """The distances under each of several masks: one forward pass each, side by side where the model can."""
+        if not runs_together(self.model):
+            return [self.score(eps) for eps in several]
+        self.spent[0] += len(several)
+        with scope(self.work):
+            passes = self.model.bodies(
+                self.params,
+                self.batch,
+                masks=[self._masks(eps) for eps in several],
+                noises=[self.noise] * len(several),
+                state=self.state,
+                **self._reuse,
+            )
+            return [self._compare(features).d for features, _, _ in passes]
+
     def influence(self, eps: Masks) -> tuple[Array, Masks]:
         """The distance and the influence map with respect to eps (Eq. 6): one forward and one backward pass."""
         with scope(self.work):
@@ -103,12 +119,18 @@ class Problem:
         if self.probes and eps is self.probes[-1].eps:
             probe = self.probes.pop()
             return probe.features, probe.cache
-        m = {n: masks.scale(e, self.scale, p=self.p) for n, e in eps.items()}
-        reuse: dict[str, Any] = {} if self.work is None else {"work": self.work}
         features, _, cache = self.model.body(
-            self.params, self.batch, masks={**self.fixed, **m}, noise=self.noise, state=self.state, **reuse
+            self.params, self.batch, masks=self._masks(eps), noise=self.noise, state=self.state, **self._reuse
         )
         return features, cache
+
+    def _masks(self, eps: Masks) -> Masks:
+        """What a pass is given: eps as the layers see it, and the masks of the sites that are not searched."""
+        return {**self.fixed, **{n: masks.scale(e, self.scale, p=self.p) for n, e in eps.items()}}
+
+    @property
+    def _reuse(self) -> dict[str, Any]:
+        return {} if self.work is None else {"work": self.work}
 
     def _compare(self, features: Array) -> Comparison:
         return self.model.compare(
@@ -154,9 +176,8 @@ def reselect(problem: Problem, start: Masks, K: int, swaps: int) -> tuple[Visit,
     d, im = problem.influence(start)
     warn_if_zero(im, d)
     visits = [Visit(start, d, im)]
-    for sign in (1, -1):
-        eps = problem.select(im, sign)
-        visits.append(Visit(eps, problem.score(eps)))
+    sides = [problem.select(im, sign) for sign in (1, -1)]
+    visits += [Visit(eps, d) for eps, d in zip(sides, problem.scores(sides), strict=True)]
     if K > 1:
         eps = best(visits[1:]).eps
         for _ in range(K - 1):

@@ -170,9 +170,11 @@ class LanguageModel:
         for given, noise in zip(masks, noises, strict=True):
             expect_inputs(params, batch, given, noise, state, self.sizes)
         assert params.E is not None
-        rates, keeps = self.rates, [noise or language_noise.nothing(len(self.hidden)) for noise in noises]
+        rates, nothing = self.rates, language_noise.nothing(len(self.hidden))
+        keeps = [noise or nothing for noise in noises]
         words = embedding.lookup(params.E, batch.tokens, check=False)  # (T, B, D)
-        xs = [self._drop_inputs(words, batch, keep) for keep in keeps]
+        dropped = {id(keep): self._drop_inputs(words, batch, keep) for keep in keeps}  # one array for passes of one noise
+        xs = [dropped[id(keep)] for keep in keeps]
         xs = [x if dx is None else x + dx for x, dx in zip(xs, dxs or [None] * len(xs), strict=True)]
         hs, cells, states, caches = xs, [], [], []  # a list of layers, each a list of passes
         for n, layer in enumerate(params.cells):

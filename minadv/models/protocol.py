@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeGuard
 
 from minadv.backend import Array
 from minadv.distances import Distance
@@ -80,7 +80,7 @@ def choose_sites(model: Model, names: tuple[str, ...] | None) -> tuple[Site, ...
     return tuple(by_name[name] for name in names)
 
 
-def runs_together(model: Any) -> bool:
+def runs_together(model: Any) -> TypeGuard[Together]:
     """Whether a model is `Together`. A class that overrides ``body`` of one that is, and not ``bodies``, is not."""
     by_class = [vars(c).keys() & {"body", "bodies"} for c in type(model).__mro__]
     lowest = next((names for names in by_class if names), {"body"})
