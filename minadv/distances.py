@@ -28,7 +28,7 @@ def js(logits0: Array, logits1: Array) -> tuple[Array, Array, Array]:
     """
     xp = _check(logits0, logits1)
     (log_p0, p0), (log_p1, p1) = _softmax(logits0), _softmax(logits1)
-    r = xp.subtract(log_p0, log_p1, out=log_p0)  # in place, here and below: over a vocabulary, memory is what takes time
+    r = xp.subtract(log_p0, log_p1, out=log_p0)  # in place, as all below: of a vocabulary, memory takes the time
     larger = xp.abs(r, out=log_p1)
     larger *= 0.5
     larger = _log1p(xp.tanh(larger, out=larger))  # exact to rounding near r = 0, where two nearly equal networks meet

@@ -18,7 +18,7 @@ def test_defaults_are_told():
     parser.add_argument("--hidden", help=argparse.SUPPRESS)
     tell_defaults(parser, {"sizes": (3, 4), "lr": 20.0, "share": "40%", "own": 1, "set": 5, "other": 1})
     text = " ".join(parser.format_help().split())
-    for said in ("of layers (default: 3 4)", "rate (default: 20)", "of all (default: 40%)", "(default: own)", "set (def"):
+    for said in ("of layers (default: 3 4)", "rate (default: 20)", "of all (default: 40%)", "(default: own)"):
         assert said in text
     assert "set (default: 3)" in text
     assert "hidden" not in text
