@@ -109,7 +109,11 @@ def _run(args: argparse.Namespace) -> int:
     except MemoryError as error:
         print(f"minadv: out of memory ({error}): take smaller batches, or a smaller network", file=sys.stderr)
         return 1
-    except (ValueError, TypeError, OSError, ImportError, BackendError, CheckpointError) as error:
+    except OSError as error:
+        named = error.filename is not None and error.strerror is not None  # as the system says it, without its number
+        print(f"minadv: {f'{error.filename}: {error.strerror}' if named else error}", file=sys.stderr)
+        return 2
+    except (ValueError, TypeError, ImportError, BackendError, CheckpointError) as error:
         print(f"minadv: {error}", file=sys.stderr)
         return 2
     return 0
@@ -242,6 +246,9 @@ def _eval(commands: Commands) -> None:
     _of_run(parser)
     parser.add_argument("--part", choices=("train", "valid", "test"), default="test", help="which part")
     parser.add_argument("--last", action="store_true", help="the last weights instead of the best on validation")
+    parser.add_argument(
+        "--device", choices=("auto", "cpu", "gpu"), default="cpu", help="where to compute; auto: the GPU if it works"
+    )
 
 
 def _attack(commands: Commands) -> None:

@@ -164,10 +164,12 @@ def test_resume_a_finished_run(trained: Path, says: Any) -> None:
     assert says("train", "--resume", trained) == [f"{trained} is finished: nothing to resume"]
 
 
-def test_eval(trained: Path, says: Any) -> None:
+def test_eval(trained: Path, says: Any, device: Any) -> None:
     test = minadv.load(trained, as_digits(trained)).test()
     [line] = says("eval", trained)
     assert line == f"test error {test['error']:.2f} %, loss {test['loss']:.4f} (360 sequences)"
+    [there] = says("eval", trained, "--device", device.name)
+    assert there.split(",")[0] == line.split(",")[0]
     [valid] = says("eval", trained, "--part", "valid")
     best = min(record["valid_error"] for record in minadv.load(trained).records)
     assert valid.startswith(f"valid error {best:.2f} %")

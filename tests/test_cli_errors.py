@@ -270,6 +270,14 @@ def test_attacks_that_cannot_be(run: Path, fails: Any) -> None:
     assert fails("attack", run, "--budget", 7) == "minadv: budget is 7, expected at most 6, the units of a layer"
 
 
+def test_what_the_system_refuses(folder: Path, tmp_path: Path, fails: Any, capsys: Any) -> None:
+    """It names the place, and not the number of the error."""
+    assert main([*TINY.split(), "--data-dir", str(folder), "--out", str(tmp_path / "made")]) == 0
+    (tmp_path / "file").touch()
+    line = fails("show", tmp_path / "made", "--out", tmp_path / "file" / "figures")
+    assert line == f"minadv: {tmp_path / 'file' / 'figures'}: Not a directory"
+
+
 def test_a_run_made_in_python(tmp_path: Path, fails: Any) -> None:
     minadv.fit(MODEL, sequences(), batch_size=10, steps=2, out=tmp_path / "run")
     for command in ("eval", "attack", "show"):

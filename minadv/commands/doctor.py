@@ -98,7 +98,7 @@ def data(args: argparse.Namespace) -> None:
             print(f"{name:10} {remote.about}{' (there)' if there else ''}")
         return
     if args.name is None:
-        raise ValueError(f"give a name, one of {', '.join(fetch.REMOTES)}")
+        raise ValueError(f"give a name, one of {', '.join([*INSTALLED, *fetch.REMOTES])}")
     if args.name in INSTALLED:
         print(f"{args.name}: {INSTALLED[args.name]}: nothing needs downloading")
         return

@@ -3,7 +3,9 @@ r"""``minadv attack``, ``predict`` and ``show``: what a trained network does, an
 from __future__ import annotations
 
 import argparse
+import sys
 import warnings
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +45,7 @@ def attack(args: argparse.Namespace) -> None:
     n_masks = ball_size(run.model.n_hidden, budget) ** run.model.n_layers
     units = f"{budget} of {run.model.n_hidden} units"
     print(f"{len(split)} test sequences, {units} flipped in each of {run.model.n_layers} layer(s)")
+    say_if_almost_random([budget])
     print(f"{'mask':14} {'accuracy %':>10} {'mean D':>10}")
     print(f"{'none':14} {100 * accuracy(run, split):10.2f} {0:10.4f}")
     for name, options in SEARCHES.items():
@@ -51,6 +54,12 @@ def attack(args: argparse.Namespace) -> None:
             continue
         right, distance = under_attack(run, split, budget, args, {**options, "max_masks": args.max_masks}, name)
         print(f"{name:14} {100 * right:10.2f} {distance:10.4f}", flush=True)
+
+
+def say_if_almost_random(budgets: Iterable[int]) -> None:
+    """What training warns of: with one flip, the paper's search ends where it starts."""
+    if 1 in budgets:
+        print("one flip is spent by greedy's random start itself, so that its masks are almost random", file=sys.stderr)
 
 
 def own_budget(run: runs.Run) -> int:

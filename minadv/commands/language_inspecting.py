@@ -15,18 +15,15 @@ from minadv import masks
 from minadv.adversary import find_adversary, find_budgets
 from minadv.backend import Array
 from minadv.commands import language_settings as settings
+from minadv.commands.inspecting import SEARCHES as ALL
+from minadv.commands.inspecting import say_if_almost_random
 from minadv.data.windows import Windows
 from minadv.models.language import TokenBatch
 from minadv.models.protocol import choose_sites
 from minadv.training.language import LanguageRun, open_language
 from minadv.training.streams import stream
 
-SEARCHES: dict[str, dict[str, Any]] = {
-    "random": {"search": "random"},
-    "greedy K=1": {"search": "greedy", "adv_steps": 1},
-    "greedy K=2": {"search": "greedy", "adv_steps": 2},
-    "reselect K=2": {"search": "reselect", "adv_steps": 2},
-}
+SEARCHES = {name: options for name, options in ALL.items() if name != "exact"}
 COLUMNS = 20  # windows that are attacked at once, one from each twentieth of the text
 
 
@@ -38,6 +35,7 @@ def attack(args: argparse.Namespace) -> None:
     words = sum(batch.tokens.size for batch, _ in text)
     units = ", ".join(f"{budgets.get(site.name, 0)} of {site.H}" for site in run.model.sites)
     print(f"{words:,} words of the test text in windows of {run.config['bptt']}; units flipped by layer: {units}")
+    say_if_almost_random(budgets.values())
     print(f"{'mask':14} {'perplexity':>10} {'mean D':>10}")
     for name, options in {"none": {}, **SEARCHES}.items():
         perplexity, distance = under_attack(run, text, budgets, args, options, name)

@@ -164,7 +164,7 @@ def resume(path: Path, args: argparse.Namespace) -> None:
 def evaluation(args: argparse.Namespace) -> None:
     """The error of a classifier, or the perplexity of a language model, on its texts."""
     run = open_run(args)
-    found = run.evaluate(args.part, last=args.last)
+    found = run.evaluate(args.part, last=args.last, device=args.device)
     documents = getattr(run.corpus, args.part)
     if isinstance(run.model, TextLM):
         n = min(run.config["held_out"], int(steps_of(documents).sum()))

@@ -14,7 +14,7 @@ from minadv import masks
 from minadv.adversary import find_adversary, find_budgets
 from minadv.backend import Array
 from minadv.commands import text_settings as settings
-from minadv.commands.inspecting import SEARCHES, asked
+from minadv.commands.inspecting import SEARCHES, asked, say_if_almost_random
 from minadv.commands.language_inspecting import curves
 from minadv.data.buckets import in_length_order, make_batch, steps_of
 from minadv.data.documents import Documents
@@ -89,6 +89,7 @@ def attack(args: argparse.Namespace) -> None:
     print(
         f"{len(documents)} test texts, {budget} of {model.n_hidden} units flipped in each of {model.n_layers} layer(s)"
     )
+    say_if_almost_random(budgets.values())
     print(f"{'mask':14} {'accuracy %':>10} {'mean D':>10}")
     for name, options in {"none": {}, **SEARCHES}.items():
         if name == "exact" and n_masks > args.max_masks:

@@ -9,7 +9,7 @@ from typing import Any
 
 from minadv import launch
 from minadv.adversary import find_budgets
-from minadv.backend import Device, choose_device
+from minadv.backend import Device, choose_device, to_device
 from minadv.commands import families, tasks
 from minadv.commands.foreign import expect_used
 from minadv.data.batches import Batches
@@ -129,8 +129,8 @@ def evaluation(args: argparse.Namespace) -> None:
     """The error of a run on its data."""
     run = runs.load(args.run)
     data = from_description(tasks.moved(run.config["about"], args.data_dir))
-    params = run.last if args.last else run.params
-    metrics = evaluate(run.model, params, getattr(data, args.part), batch_size=run.batch_size)
+    params, part = to_device((run.last if args.last else run.params, getattr(data, args.part)), args.device)
+    metrics = evaluate(run.model, params, part, batch_size=run.batch_size)
     n = len(getattr(data, args.part))
     print(f"{args.part} error {metrics['error']:.2f} %, loss {metrics['loss']:.4f} ({n:,} sequences)")
 

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 
-from minadv.backend import Array, Device, to_host
+from minadv.backend import Array, Device, DeviceName, to_device, to_host
 from minadv.checks import expect_choice
 from minadv.data.documents import Corpus, Documents
 from minadv.data.text import Vocabulary
@@ -60,18 +60,26 @@ class TextRun:
             )
         return self.model
 
-    def evaluate(self, part: str = "test", *, corpus: Corpus | None = None, last: bool = False) -> dict[str, Any]:
+    def evaluate(
+        self,
+        part: str = "test",
+        *,
+        corpus: Corpus | None = None,
+        last: bool = False,
+        device: DeviceName | Device = "cpu",
+    ) -> dict[str, Any]:
         """Mean NLL and error in per cent, or perplexity, on a part of the run's corpus, or of one in its vocabulary."""
         corpus = corpus or self.corpus
         if corpus is None:
             raise RunError("the run was opened without its corpus: give the corpus to evaluate on")
         corpus.vocabulary.expect(self.vocabulary.fingerprint, str(self.path or "the run"))
-        params, documents = self.last if last else self.params, getattr(corpus, part)
-        if isinstance(self.model, TextLM):
-            return pretrain_task.evaluate(self.model, params, documents, tokens=self.config["held_out"])
+        params, frequencies = to_device((self.last if last else self.params, self.model.frequencies), device)
+        model, documents = replace(self.model, frequencies=frequencies), getattr(corpus, part)
+        if isinstance(model, TextLM):
+            return pretrain_task.evaluate(model, params, documents, tokens=self.config["held_out"])
         if corpus.classes != self.classes:
             raise RunError(f"the corpus has the classes {corpus.classes}, expected those of the run: {self.classes}")
-        return text_task.evaluate(self.model, params, documents, max_tokens=self.config["max_tokens"])
+        return text_task.evaluate(model, params, documents, max_tokens=self.config["max_tokens"])
 
     def test(self, corpus: Corpus | None = None) -> dict[str, Any]:
         """The same on the test part."""
