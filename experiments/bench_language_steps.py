@@ -59,7 +59,7 @@ class Size:
     def __str__(self) -> str:
         compared = f", predictions compared at one step in {self.every}" if self.every > 1 else ""
         units = "-".join(map(str, self.hidden))
-        columns = f"{self.B} columns of {self.T} words on average, at most {self.windows.longest}"
+        columns = f"{self.B} columns of about {self.T} words, at most {self.windows.longest}"
         return f"{self.name}: {units}, {columns}, V = {self.V:,}{compared}"
 
 
@@ -159,8 +159,7 @@ def _torch(size: Size, method: str, contender: str, workers: int | None) -> tupl
         noise = rival.draw(net, size.dropouts, size.B)
         second = None
         if budgets:
-            words = rival.draw(net, (size.dropouts[0], 0, 0, 0, 0), size.B).words
-            second = rival.Masks(words, noise.inputs, noise.outputs, noise.U)
+            second = rival.other_words(net, noise, size.dropouts[0])
         grads, _, last = rival.gradients(
             net,
             torch.tensor(x.astype(np.int64)),

@@ -62,6 +62,12 @@ def draw(net: Net, rates: Sequence[float], B: int) -> Masks:
     )
 
 
+def other_words(net: Net, noise: Masks, p: float) -> Masks:
+    """The same noise, but for the words, which are drawn anew with the rate p."""
+    words = torch.empty(net.E.shape[0], 1, dtype=net.E.dtype).bernoulli_(1 - p) / (1 - p)
+    return Masks(words, noise.inputs, noise.outputs, noise.U)
+
+
 def run_cell(zx: Tensor, h: Tensor, c: Tensor, U: Tensor, m: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The states (T, B, H) and the last one, from ``zx (T, B, 4H)``, with a mask on the recurrent connection."""
     seen = []

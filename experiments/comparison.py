@@ -122,6 +122,7 @@ def work(job: Job) -> dict[str, Any]:
     if (found := _found(job)) is not None:
         return found
     data = load(job.preset, job.task, job.data_dir)
+    reporting.begins(job.folder)
     model = Classifier(data.train.x.shape[2], job.preset.n_hidden, data.classes)
     run = fit(
         model,
@@ -141,7 +142,7 @@ def work(job: Job) -> dict[str, Any]:
     result = {
         "preset": asdict(job.preset),
         "data": job.data,
-        "made": reporting.machine(),
+        "made": reporting.made(job.folder),
         "method": job.method,
         "task": job.task,
         "seed": job.seed,

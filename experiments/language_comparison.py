@@ -152,6 +152,7 @@ def work(job: Job) -> dict[str, Any]:
     preset, text = job.preset, corpus.load(job.preset.corpus, job.data_dir)
     model = preset.model(len(text.vocabulary))
     per_epoch = Windows(text.train, preset.batch, preset.bptt, job.seed).per_epoch
+    reporting.begins(job.folder)
     how: dict[str, Any] = {
         "out": job.folder,
         "resume": True,
@@ -193,13 +194,22 @@ def work(job: Job) -> dict[str, Any]:
         "before": evaluated["trained"],
         **list(evaluated.values())[-1],
         "clean": clean(model, last, text, job),
-        "train": float(np.exp(run.records[-1]["train_loss"])),  # under the noise of training
+        "train": float(np.exp(last.records[-1]["train_loss"])),  # under the noise of training
         "words_per_second": words_per_second(run, len(text.train)),
-        "curve": [(r["epoch"], r["valid_perplexity"]) for r in run.records],
-        "made": reporting.machine(),
+        "curve": curve(*runs.values()),
+        "made": reporting.made(job.folder),
     }
     reporting.write_json(job.folder / RESULT, result, own=True)
     return result
+
+
+def curve(*runs: LanguageRun) -> list[tuple[float, float]]:
+    """Validation perplexity by epoch, of one run after the other."""
+    points: list[tuple[float, float]] = []
+    for run in runs:
+        before = points[-1][0] if points else 0.0
+        points += [(before + r["epoch"], r["valid_perplexity"]) for r in run.records]
+    return points
 
 
 def clean(model: LanguageModel, run: LanguageRun, text: Corpus, job: Job) -> float:

@@ -107,10 +107,35 @@ def trained(folder: Path) -> float:
     return seconds
 
 
+UNKNOWN = {"cpu": "not noted", "minadv": "of its time", "commit": None, "dirty": None}
+"""Of a run that was begun before `begins` was there."""
+
+
+def begins(folder: Path) -> None:
+    """Note what computes a run from now on, beside the folder of its kind: it may be stopped and go on with other code."""
+    path = _makers(folder)
+    begun = [UNKNOWN] if folder.exists() else []
+    known = json.loads(path.read_text()) if begun and path.exists() else begun
+    if (now := machine()) not in known:
+        write_json(path, [*known, now], own=True)
+
+
+def made(folder: Path) -> dict[str, Any]:
+    """What computed a run: the last of those that `begins` noted, and ``before`` the others."""
+    path = _makers(folder)
+    *before, last = json.loads(path.read_text()) if path.exists() else [machine()]
+    return {**last, "before": before} if before else last
+
+
+def _makers(folder: Path) -> Path:
+    return folder.parents[1] / "made" / f"{folder.parent.name}-{folder.name}.json"
+
+
 def made_by(results: Iterable[Mapping[str, Any]]) -> str:
     """On which processors and at which commits runs were made, in words."""
     made = [result.get("made") for result in results]
-    places = sorted({f"{m['cpu']}, {at_commit(m)}" for m in made if m is not None})
+    all_of = [one for m in made if m is not None for one in (m, *m.get("before", ()))]
+    places = sorted({f"{m['cpu']}, {at_commit(m)}" for m in all_of})
     missing = made.count(None)
     return "; ".join([*places, f"not known of {missing} of {len(made)}"] if missing else places)
 

@@ -160,22 +160,24 @@ def heading(preset: Preset, results: Sequence[dict[str, Any]], about: dict[str, 
     rate = f"falling over the last {preset.ramp_down:.0%} of them" if preset.ramp_down else "averaged (NT-ASGD)"
     decay = f"weight decay {preset.weight_decay:g}"
     tuned = f", then {preset.finetune:g} epochs of averaged SGD without the regularizer" if preset.finetune else ""
-    thin = f" Predictions are compared at one step in {preset.every} (λ = {preset.every}/T there)." * (preset.every > 1)
+    thin = f" Predictions are compared at one step in {preset.every} (λ = {preset.every}/T there), in AdD's search too."
+    thin *= preset.every > 1
     both = """FD's two passes draw all noise apart, as published, and have no recurrent mask unless p says so (in the
 published run dropout is not locked in time, the rate falls when validation stops improving, and the state is set to
 zero in one window of a hundred)"""
     twice = both if preset.fresh else "FD's two passes share all noise but their recurrent masks"
+    after = ", and that of the tuning" if preset.finetune else ""
     return f"""# Table 3, {preset.name}
 
 LSTM {"-".join(map(str, preset.hidden))} with a tied embedding, {results[0]["weights"]:,} weights, on {preset.about}
 (fingerprint {results[0]["text"][:12]}).
 {preset.epochs:g} epochs of SGD at {preset.lr:g}, {rate}, {decay}{tuned}; batches of {preset.batch} columns,
-windows of {preset.bptt} words on average; the dropouts of every row, `none` too: {dropouts}.{thin}
+windows of about {preset.bptt} words; the dropouts of every row, `none` too: {dropouts}.{thin}
 Strength (p of VD, EL and FD, δ of AdD) and weight: {chosen}. {twice};
 EL's passes differ in the mask alone, AdD's also drop words apart. Perplexity of the weights that are best on
 validation, the state carried over the whole text, without noise; of the training text its beginning, as many words as
-there are to validate on. "Noisy" is the training loss of the last epoch, under dropout. `{about["command"]}`, last
-part {about["seconds"]} s on {about["cores"]} cores ({about["cpu"]}), NumPy {about["numpy"]}.
+there are to validate on. "Noisy" is the training loss of the last epoch, a mean over windows, under dropout{after}.
+`{about["command"]}`, last part {about["seconds"]} s on {about["cores"]} cores ({about["cpu"]}), NumPy {about["numpy"]}.
 {language_report.made_by(results)}
 
 """

@@ -105,7 +105,7 @@ class Job:
         """What a result says of its run."""
         which = {"method": self.method, "seed": self.seed}
         chosen = {"setting": asdict(self.setting), "base": asdict(self.base)}
-        return {"preset": asdict(self.preset), **which, **chosen, "made": reporting.machine()}
+        return {"preset": asdict(self.preset), **which, **chosen, "made": reporting.made(self.folder)}
 
     @property
     def folder(self) -> Path:
@@ -132,6 +132,7 @@ def pretrain(preset: Preset, *, root: Path, data_dir: str | None, device: str, w
         return found
     about = about_data(preset, data_dir)
     corpus = corpus_of(about)
+    reporting.begins(folder)
     run = pretrain_text(
         TextLM(**encoder(preset, corpus), n_candidates=preset.candidates),
         corpus,
@@ -151,7 +152,7 @@ def pretrain(preset: Preset, *, root: Path, data_dir: str | None, device: str, w
     )
     curve = [(r["step"], r["train_loss"], r["valid_perplexity"]) for r in run.records]
     result = {"preset": asdict(preset), "valid": run.evaluate("valid"), "curve": curve, "facts": run.config["corpus"]}
-    result["made"] = reporting.machine()
+    result["made"] = reporting.made(folder)
     reporting.write_json(folder / RESULT, result)
     return result
 
@@ -163,6 +164,7 @@ def work(job: Job) -> dict[str, Any]:
     """
     if (found := found_result(job.folder / RESULT, job.preset)) is not None:
         return found
+    reporting.begins(job.folder)
     with noting_zero_maps(job.folder):
         run = train(job)
     result = {
@@ -192,6 +194,7 @@ def look(job: Job) -> dict[str, Any]:
 
     record = _evaluation(job.folder, stop) if _is_of(job.folder, job.preset) else None
     if record is None:
+        reporting.begins(job.folder)
         try:
             with noting_zero_maps(job.folder):
                 train(job, interrupt)

@@ -158,7 +158,8 @@ def _start(path: Path, config: dict[str, Any]) -> Any:
 
 def _finetune(args: argparse.Namespace) -> None:
     """Averaged SGD from the best weights of a run, without its regularizer, into a run of its own."""
-    out = Path(args.out or f"{args.run.rstrip('/')}-finetuned")
+    whole = Path(args.run).resolve() if Path(args.run).name in ("", "..") else Path(args.run)
+    out = Path(args.out) if args.out else whole.with_name(f"{whole.name}-finetuned")
     expect_free(out)
     before = open_language(args.run, args.data_dir)
     assert before.corpus is not None
@@ -221,7 +222,7 @@ def evaluation(args: argparse.Namespace) -> None:
 
 
 def _generate(args: argparse.Namespace) -> None:
-    """Print words as they are made, in lines as wide as the terminal."""
+    """Print words, in lines as wide as the terminal."""
     run = load_language(args.run)
     prompt = topics.tokens(args.prompt) if run.config["corpus"]["name"] == "pydoc" else args.prompt.split()
     made = list(run.generate(args.words, prompt=prompt, temperature=args.temperature, seed=args.seed))

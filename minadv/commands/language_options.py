@@ -107,7 +107,11 @@ def _method_options(parser: argparse.ArgumentParser) -> None:
         help=f"noise that a second pass draws anew, of {', '.join(PARTS)} (default: words for add, else none)",
     )
     method.add_argument(
-        "--every", type=positive, default=1, metavar="N", help="compare predictions at one step in N: cheaper"
+        "--every",
+        type=positive,
+        default=1,
+        metavar="N",
+        help="compare predictions at one step in N, in add's search too: cheaper",
     )
     method.add_argument(
         "--weight", type=zero_or_more, help="of the regularizer in the loss (default: 1, 0.1 for fd and pi)"

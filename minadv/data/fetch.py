@@ -28,7 +28,8 @@ class Remote:
     """Data to download: the mirrors, and the files with their checksums, as ``"sha256:..."`` or ``"md5:..."``.
 
     ``instead`` names what serves as well as all the files: other packings of them, the folder they unpack to.
-    ``contents`` has the SHA-256 of what is in the files, where that is known.
+    ``contents`` has the SHA-256 of what is in the files, where that is known. ``own_folder`` is for files whose names
+    could be any data's: they are looked for in the folder of their data's name alone.
     """
 
     about: str
@@ -36,6 +37,7 @@ class Remote:
     files: dict[str, str]
     instead: tuple[str, ...] = ()
     contents: dict[str, str] = field(default_factory=dict)
+    own_folder: bool = False
 
 
 _EXAMPLES = "acc295dc7b90714f1bf47f06004fc19a7fe235c4"  # the commit of pytorch/examples that has WikiText-2
@@ -99,6 +101,7 @@ REMOTES = {
             "valid.txt": "sha256:f0737ed31fc1329026e95cb8b98e19c2a182c39c240ab909dc31abf2f8af58e8",
             "test.txt": "sha256:d790b833ef8cf03a90db7bf1271b7520b83c45ce07ba3c1a9699df81e239eca0",
         },
+        own_folder=True,
     ),
 }
 
@@ -131,13 +134,13 @@ def find(name: str, data_dir: str | Path | None = None) -> Path:
     """The folder with all files of the data; downloads them first if no ``data_dir`` is given and they are missing."""
     expect_choice("name", name, REMOTES)
     root = data_root(data_dir)
-    for folder in (root, root / name):
+    for folder in _folders(name, root):
         if not _missing(name, folder):
             return folder
     if data_dir is None:
         return get(name)
     files.expect_folder(root)
-    folder = min(root, root / name, key=lambda folder: len(_missing(name, folder)))
+    folder = min(_folders(name, root), key=lambda folder: len(_missing(name, folder)))
     lacks = ", ".join(_missing(name, folder))
     raise DataError(f"{folder} lacks {lacks}, expected there for {name}, compressed or not")
 
@@ -146,12 +149,17 @@ def get(name: str, data_dir: str | Path | None = None) -> Path:
     """Download what is missing of the data into the folder of its name, and return the folder that has it all."""
     expect_choice("name", name, REMOTES)
     root = data_root(data_dir)
-    if not _missing(name, root):
+    *others, folder = _folders(name, root)
+    if others and not _missing(name, root):
         return root
-    folder = root / name
     for file in _missing(name, folder):
         _download(name, file, folder)
     return folder
+
+
+def _folders(name: str, root: Path) -> tuple[Path, ...]:
+    """Where in the data directory the files may lie; the last is where missing ones are put."""
+    return (root / name,) if REMOTES[name].own_folder else (root, root / name)
 
 
 def locate(folder: Path, file: str) -> Path | None:
@@ -167,7 +175,7 @@ def check(name: str, data_dir: str | Path | None = None) -> list[Checked]:
     """Hold every file of the data to its checksum, file by file; downloads nothing."""
     expect_choice("name", name, REMOTES)
     root = data_root(data_dir)
-    folder = min(root / name, root, key=lambda folder: len(_missing(name, folder)))
+    folder = min(_folders(name, root)[::-1], key=lambda folder: len(_missing(name, folder)))
     found = []
     for file, checksum in REMOTES[name].files.items():
         path = locate(folder, file)
@@ -212,7 +220,7 @@ def there(name: str, data_dir: str | Path | None = None) -> bool:
     """Whether all files of the data are in the data directory; looks at their names only."""
     expect_choice("name", name, REMOTES)
     root = data_root(data_dir)
-    return any(not _missing(name, folder) for folder in (root / name, root))
+    return any(not _missing(name, folder) for folder in _folders(name, root))
 
 
 def _missing(name: str, folder: Path) -> list[str]:

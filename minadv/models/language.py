@@ -173,7 +173,8 @@ class LanguageModel:
         rates, nothing = self.rates, language_noise.nothing(len(self.hidden))
         keeps = [noise or nothing for noise in noises]
         words = embedding.lookup(params.E, batch.tokens, check=False)  # (T, B, D)
-        dropped = {id(keep): self._drop_inputs(words, batch, keep) for keep in keeps}  # once for passes of one noise
+        apart = {id(keep): keep for keep in keeps}  # passes of one noise have one x
+        dropped = {name: self._drop_inputs(words, batch, keep) for name, keep in apart.items()}
         xs = [dropped[id(keep)] for keep in keeps]
         xs = [x if dx is None else x + dx for x, dx in zip(xs, dxs or [None] * len(xs), strict=True)]
         hs, cells, states, caches = xs, [], [], []  # a list of layers, each a list of passes

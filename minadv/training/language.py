@@ -42,7 +42,7 @@ from minadv.training.language_config import (
     settings_of,
 )
 from minadv.training.language_task import LanguageTask, evaluate, expect_lengths
-from minadv.training.loop import Recipe
+from minadv.training.loop import Recipe, weights
 from minadv.training.optimizers import ASGD, SGD
 
 __all__ = ["LanguageRun", "LanguageTask", "evaluate", "finetune", "fit_language", "load_language", "open_language"]
@@ -54,7 +54,7 @@ class LanguageRun:
 
     model: LanguageModel
     params: Params = field(repr=False)  # the weights of the best validation loss, on the host
-    last: Params = field(repr=False)  # those of the last step: with ASGD its iterate, not the average
+    last: Params = field(repr=False)  # those of the last step; averaged, as in the evaluations, once ASGD does that
     config: dict[str, Any] = field(repr=False)  # as it stands in the run's file, empty if there is none
     records: list[dict[str, Any]] = field(repr=False)  # one an evaluation
     step: int
@@ -146,7 +146,7 @@ def fit_language(
         on_evaluation=on_evaluation,
     )
     config = {"bptt": bptt} if path is None else read_config(path)
-    best, last = to_host(state.best), to_host(state.params)
+    best, last = to_host(state.best), to_host(weights(recipe, state))
     return LanguageRun(model, best, last, config, records, state.step, corpus.vocabulary, path, corpus)
 
 
@@ -162,7 +162,7 @@ def load_language(run: str | Path, corpus: Corpus | None = None) -> LanguageRun:
     vocabulary = corpus.vocabulary if corpus is not None else Words(words, (0,) * len(words))
     model, records = build(config["model"], "model"), folders.records(path, state.step)
     best = folders.best_weights(path, recipe, state)
-    return LanguageRun(model, best, state.params, config, records, state.step, vocabulary, path, corpus)
+    return LanguageRun(model, best, weights(recipe, state), config, records, state.step, vocabulary, path, corpus)
 
 
 def open_language(run: str | Path, data_dir: str | None = None) -> LanguageRun:

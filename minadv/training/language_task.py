@@ -42,8 +42,10 @@ class LanguageTask:
     (`minadv.models.language_noise.PARTS`) and shares the others. ``every`` = n compares the predictions of two passes
     at one step in n only, :math:`\lambda_t = n/T` there and 0 elsewhere, from one of the first n steps on, drawn at
     random: an unbiased estimate of :math:`\lambda_t = 1/T` at a fraction of the cost, most of which is the softmax over
-    the vocabulary. In a window of fewer than n steps, one step stands for all T of them (n is then T). Evaluations read
-    a part in ``columns`` side by side, each from a fresh state; with one, the state has seen the whole text. ``start``
+    the vocabulary. Of AdD it is another objective: its search looks at the compared steps alone, so that its mask is
+    the adversary of those, and their distance on average larger than that of the mask for all steps. In a window of
+    fewer than n steps, one step stands for all T of them (n is then T). Evaluations read a part in ``columns`` side by
+    side, each from a fresh state; with one, the state has seen the whole text. ``start``
     are the first weights (None: drawn).
     """
 

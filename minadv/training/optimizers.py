@@ -192,7 +192,7 @@ class ASGD:
     The iterates of SGD at a constant rate do not settle: they wander around a minimum at a distance that the rate and
     the noise of the gradients decide. Their mean does settle, so the rate need not be lowered. An average that starts
     too early drags the poor first iterates along; so it starts when the validation loss stops falling, that is, when a
-    loss :math:`L_k` is worse than the best one seen at least :math:`n` evaluations before it (a single bad
+    loss :math:`L_k` is worse than the best one seen more than :math:`n` evaluations before it (a single bad
     evaluation is not enough: hence non-monotone):
 
     .. math::

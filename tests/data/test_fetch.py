@@ -157,6 +157,17 @@ def test_what_is_there_goes_by_names(tmp_path: Path) -> None:
     assert there("mnist", tmp_path)
 
 
+def test_a_text_of_ones_own_is_not_wikitext2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its files have names that anybody's may have."""
+    monkeypatch.setenv("MINADV_DATA", str(tmp_path))
+    for part in ("train", "valid", "test"):
+        (tmp_path / f"{part}.txt").write_text("mine\n")
+    assert not there("wikitext2")
+    for look in (find, get):
+        with pytest.raises(DataError, match="Name or service not known"):
+            look("wikitext2")
+
+
 def test_the_list_of_downloads() -> None:
     lengths = {"sha256": 64, "md5": 32}
     for remote in REMOTES.values():

@@ -260,5 +260,28 @@ def test_where_runs_were_made() -> None:
     made = {"cpu": "one", "minadv": "1.0", "commit": "abcdef0123", "dirty": False}
     other = {**made, "cpu": "another"}
     assert reporting.made_by([{"made": made}, {"made": made}]) == "one, commit abcdef0"
+    assert reporting.made_by([{"made": {**made, "before": [other]}}]) == "another, commit abcdef0; one, commit abcdef0"
     told = reporting.made_by([{"made": made}, {}, {"made": other}])
     assert told == "another, commit abcdef0; one, commit abcdef0; not known of 1 of 3"
+
+
+def test_a_run_that_goes_on_with_other_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every commit that has a part in it is told; one that is begun anew has nothing of those before."""
+    run, now = tmp_path / "run", {"cpu": "one", "minadv": "1.0", "commit": "a", "dirty": False}
+    monkeypatch.setattr(reporting, "machine", lambda: now)
+    assert reporting.made(run) == now
+    reporting.begins(run)
+    run.mkdir()
+    reporting.begins(run)
+    assert reporting.made(run) == now
+    first, now = now, {**now, "commit": "b"}
+    reporting.begins(run)
+    assert reporting.made(run) == {**now, "before": [first]}
+    run.rmdir()
+    reporting.begins(run)
+    assert reporting.made(run) == now
+    (tmp_path / "old").mkdir()
+    reporting.begins(tmp_path / "old")
+    assert reporting.made_by([{"made": reporting.made(tmp_path / "old")}]) == (
+        "not noted, minadv of its time, no commit known; one, commit b"
+    )

@@ -1,5 +1,7 @@
 """The noise of a language model: what is drawn for whom, how it is scaled, and what two passes share."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -96,5 +98,9 @@ def test_the_output_does_not_see_the_dropped_words(rng, put):
     """Word dropout is on the input side only: tied weights are whole in the softmax."""
     net = language(rng, put, word_dropout=0.9)
     features, _, _ = net.model.body(net.params, net.batch, masks={}, noise=net.noise)
-    expected = to_host(features) @ to_host(net.params.E).T + to_host(net.params.b)
-    assert_close(net.model.logits(net.params, features), expected)
+    z = to_host(features) @ to_host(net.params.E).T + to_host(net.params.b)
+    log_p = z - np.log(np.exp(z).sum(axis=-1, keepdims=True))
+    nll = -np.take_along_axis(log_p, to_host(net.batch.targets)[..., None], axis=-1)[..., 0]
+    assert_close(net.model.head(net.params, features, net.batch.targets).nll, nll.mean(axis=0))
+    whole, _, _ = net.model.body(net.params, net.batch, masks={}, noise=replace(net.noise, words=None))
+    assert float(abs(whole - features).max()) > 1e-3  # and the words were dropped

@@ -139,6 +139,20 @@ def test_every_nth_step_is_unbiased(
     assert_close(mean, (full.d, full.dfeatures0, full.dfeatures1, full.params), 1e-12)
 
 
+def test_of_a_search_every_nth_step_is_more(put: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """EL's mean over the first steps is its whole value; the mean of AdD's maxima is above the maximum of a mean."""
+    n, found = 3, {}
+    for name, regularizer in {"EL": EL(p=0.3), "AdD": AdD(budgets=1, search="exact")}.items():
+        toy = task(put, regularizer, random_lengths=False)
+        params, thin = tree_map(lambda a: 4 * a, toy.init()), []
+        for first in range(n):
+            monkeypatch.setattr(LanguageTask, "_first", lambda self, step, every, first=first: first)
+            thin.append(float(term(replace(toy, every=n), params, 1)[0].value.mean()))
+        found[name] = sum(thin) / n / float(term(toy, params, 1)[0].value.mean())
+    assert found["EL"] == pytest.approx(1, rel=1e-6)
+    assert found["AdD"] > 1.001
+
+
 @pytest.mark.parametrize("every", [3, 100])
 def test_the_first_step_is_any_of_them(every: int, put: Any) -> None:
     """Over the steps of training every first step occurs; a window shorter than n is never without a step."""

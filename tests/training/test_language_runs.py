@@ -183,7 +183,10 @@ def test_finetune(run: LanguageRun, tmp_path: Path) -> None:
     assert tuned.step == Windows(TEXT.train, 4, 7, 1).per_epoch
     state, _ = checkpoints.load(checkpoints.latest(tmp_path / "tuned") or "")
     assert state["optimizer.averaged"] == tuned.step  # from the first step on
-    assert abs(tuned.params.E - tuned.last.E).max() > 0  # the best weights are averages, the last an iterate
+    assert abs(tuned.last.E - state["params.E"]).max() > 0  # an average, as what the log evaluated, not the iterate
+    assert tuned.evaluate("valid", last=True)["loss"] == pytest.approx(tuned.records[-1]["valid_loss"], rel=1e-6)
+    again = load_language(tmp_path / "tuned", TEXT)
+    assert again.evaluate("valid", last=True) == tuned.evaluate("valid", last=True)
     still = finetune(run, TEXT, epochs=0.1, lr=1e-12, progress=False, workers=1)
     assert_close(still.params, run.params, 1e-7)  # it begins with the best weights
     with pytest.raises(ValueError, match=r"the run has no folder, .* train it with out="):
@@ -211,7 +214,8 @@ def test_a_tuned_run_that_was_killed(run: LanguageRun, tmp_path: Path) -> None:
     whole = finetune(run, TEXT, epochs=2, out=tmp_path / "whole", **options)
     with pytest.raises(Killed):
         finetune(run, TEXT, epochs=2, out=tmp_path / "tuned", on_evaluation=kill, **options)
-    other = replace(run, params=run.last)
+    assert run.params.E is not None
+    other = replace(run, params=replace(run.params, E=run.params.E + 1))
     with pytest.raises(RunError, match="made with another start"):
         finetune(other, TEXT, epochs=2, out=tmp_path / "tuned", resume=True, **options)
     again = finetune(run, TEXT, epochs=2, out=tmp_path / "tuned", resume=True, **options)
