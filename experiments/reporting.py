@@ -112,7 +112,7 @@ UNKNOWN = {"cpu": "not noted", "minadv": "of its time", "commit": None, "dirty":
 
 
 def begins(folder: Path) -> None:
-    """Note what computes a run from now on, beside the folder of its kind: it may be stopped and go on with other code."""
+    """Note what computes a run from now on, beside the folder of its kind: it may stop and go on with other code."""
     path = _makers(folder)
     begun = [UNKNOWN] if folder.exists() else []
     known = json.loads(path.read_text()) if begun and path.exists() else begun
