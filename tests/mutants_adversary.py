@@ -37,6 +37,12 @@ TABLE = {
             SEARCH,
         ),
         ("one-sided", "for sign in (1, -1)", "for sign in (1, 1)", SEARCH),
+        (
+            "both sides under one mask",
+            "[self._masks(eps) for eps in several]",
+            "[self._masks(several[0])] * len(several)",
+            SEARCH,
+        ),
         ("the worst kept", "visit.d > top.d", "visit.d < top.d", SEARCH),
         ("budget not cumulative", "math.ceil((k + 1) * b / K)", "math.ceil(b / K)", SEARCH),
         (
