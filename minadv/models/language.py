@@ -23,9 +23,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from minadv import embedding, layers, lstm, softmax_blocks
+from minadv import embedding, lstm, softmax_blocks
 from minadv.backend import Array, namespace
-from minadv.checks import expect_shape
 from minadv.distances import Distance
 from minadv.draws import Rng
 from minadv.models import language_head, language_noise
@@ -34,7 +33,7 @@ from minadv.models.language_noise import Noise, Rates, Sizes, drop
 from minadv.models.language_records import Cache, Params, States, TokenBatch, expect_inputs
 from minadv.models.protocol import Comparison, Likelihood, ModelGrads, Site
 from minadv.trees import tree_add
-from minadv.workspace import Workspace, scope
+from minadv.workspace import Workspace
 
 __all__ = ["LanguageModel", "Noise", "Params", "States", "TokenBatch"]
 
@@ -307,31 +306,6 @@ class LanguageModel:
             self._head(params), features0, features1, lam, distance, stop_base=stop_base, weights=weights
         )
         return result if result.params is None else replace(result, params=self._head_grads(*result.params))
-
-    def next_word_probabilities(
-        self,
-        params: Params,
-        state: States | None,
-        token: Array,
-        *,
-        temperature: float = 1.0,
-        work: Workspace | None = None,
-    ) -> tuple[Array, States]:
-        r"""The distribution of the word after ``token (B,)``, :math:`\mathrm{softmax}(z/t)`: ``(B, V)``, and the state.
-
-        For generation: no noise, no masks. ``state`` is what came out with the word before, None at the start. Calls
-        within one `minadv.workspace.scope` of ``work`` share what the cells derive from their weights.
-        """
-        if not 0 < temperature < math.inf:
-            raise ValueError(f"temperature is {temperature}, expected a positive number")
-        expect_shape("token", token, ("B",), "one word for each example")
-        batch = TokenBatch(token[None])
-        with scope(work):
-            features, after, _ = self.body(params, batch, masks={}, noise=None, state=state, work=work)
-            z = self.logits(params, features)[0].astype(np.float64)  # a low temperature overflows float32
-            z -= z.max(axis=-1, keepdims=True)
-            p: Array = namespace(token).exp(layers.log_softmax(z / temperature))
-        return p, after
 
     @property
     def _layers(self) -> list[tuple[int, int]]:

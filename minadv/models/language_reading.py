@@ -1,4 +1,4 @@
-r"""Reading a text with a language model: its perplexity, with the state carried from the first word to the last.
+r"""Reading with a language model: the perplexity of a text, the state carried over all of it, and what may come next.
 
 .. math:: \mathrm{perplexity} = \exp\Big(\frac1n \sum_{t} -\log p(w_{t+1} \mid w_1, \dots, w_t)\Big)
 """
@@ -8,8 +8,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from minadv import layers
 from minadv.backend import Array, namespace, to_host
+from minadv.checks import expect_shape
 from minadv.models.language import LanguageModel, Params, States, TokenBatch
 from minadv.workspace import Workspace, scope
 
@@ -71,3 +74,29 @@ def read(
             work.free_all()
     assert state is not None
     return Reading(to_host(namespace(*found).concatenate(found)), state)
+
+
+def next_word_probabilities(
+    model: LanguageModel,
+    params: Params,
+    state: States | None,
+    token: Array,
+    *,
+    temperature: float = 1.0,
+    work: Workspace | None = None,
+) -> tuple[Array, States]:
+    r"""The distribution of the word after ``token (B,)``, :math:`\mathrm{softmax}(z/t)`: ``(B, V)``, and the state.
+
+    For generation: no noise, no masks. ``state`` is what came out with the word before, None at the start. Calls
+    within one `minadv.workspace.scope` of ``work`` share what the cells derive from their weights.
+    """
+    if not 0 < temperature < math.inf:
+        raise ValueError(f"temperature is {temperature}, expected a positive number")
+    expect_shape("token", token, ("B",), "one word for each example")
+    batch = TokenBatch(token[None])
+    with scope(work):
+        features, after, _ = model.body(params, batch, masks={}, noise=None, state=state, work=work)
+        z = model.logits(params, features)[0].astype(np.float64)  # a low temperature overflows float32
+        z -= z.max(axis=-1, keepdims=True)
+        p: Array = namespace(token).exp(layers.log_softmax(z / temperature))
+    return p, after

@@ -14,6 +14,7 @@ import numpy as np
 from minadv.backend import same_place, to_host
 from minadv.data.words import EOS, UNK, Words
 from minadv.models.language import LanguageModel, Params, States
+from minadv.models.language_reading import next_word_probabilities
 from minadv.training.streams import stream
 from minadv.trees import any_array
 from minadv.workspace import Workspace, scope
@@ -59,8 +60,8 @@ def _words(
         for _ in range(words):
             for token in read:
                 given = same_place(np.array([token]), any_array(params))
-                p, state = model.next_word_probabilities(
-                    params, state, given, temperature=temperature or 1.0, work=work
+                p, state = next_word_probabilities(
+                    model, params, state, given, temperature=temperature or 1.0, work=work
                 )
                 work.free_all()
             chances = np.cumsum(to_host(p)[0], dtype=np.float64)  # (V,)

@@ -226,7 +226,8 @@ def test_zero_maps_are_counted(whole: Path, tmp_path: Path, monkeypatch: pytest.
 
 
 def test_it_stops_where_it_is_told_to(tmp_path: Path) -> None:
-    for until, there in (("pretrain", ["lm"]), ("base", ["base", "lm", "made"]), ("search", ["base", "final", "lm"])):
+    parts = {"pretrain": ["lm"], "base": ["base", "lm", "made"], "search": ["base", "final", "lm", "made"]}
+    for until, there in parts.items():
         run(tmp_path, "--until", until, "--methods", "VD")
         assert sorted(path.name for path in (tmp_path / "runs" / "tiny").iterdir()) == there
         assert not (tmp_path / "out").exists()

@@ -8,7 +8,7 @@ import pytest
 
 from minadv.backend import to_host
 from minadv.models.language import LanguageModel, TokenBatch
-from minadv.models.language_reading import Reading, read
+from minadv.models.language_reading import Reading, next_word_probabilities, read
 from minadv.trees import tree_map
 from minadv.workspace import Workspace, scope
 from tests.compare import assert_close, assert_same_bits
@@ -54,7 +54,7 @@ def test_it_is_the_mean_over_single_steps(rng, put):
     found = read(net.model, net.params, put(tokens), window=3)
     state, total = None, 0.0
     for now, after in itertools.pairwise(tokens):
-        p, state = net.model.next_word_probabilities(net.params, state, put(now))
+        p, state = next_word_probabilities(net.model, net.params, state, put(now))
         assert_close(p.sum(axis=1), np.ones(2))
         total -= np.log(to_host(p)[np.arange(2), after]).sum()
     assert (found.n, found.nll) == (16, pytest.approx(total, rel=1e-12))
@@ -105,7 +105,7 @@ def test_an_enormous_perplexity_is_infinite():
 def test_the_next_word_at_a_temperature(temperature, rng, put):
     net = language(rng, put)
     token = net.batch.tokens[0]
-    p, state = net.model.next_word_probabilities(net.params, net.state, token, temperature=temperature)
+    p, state = next_word_probabilities(net.model, net.params, net.state, token, temperature=temperature)
     features, after, _ = net.model.body(net.params, TokenBatch(token[None]), masks={}, noise=None, state=net.state)
     powers = np.exp(to_host(net.model.logits(net.params, features))[0] / temperature)
     assert_close(p, powers / powers.sum(axis=1, keepdims=True))
@@ -118,8 +118,8 @@ def test_a_workspace_changes_nothing_in_generation(rng, put):
     state = plain_state = None
     with scope(work):
         for token in net.batch.tokens:
-            p, state = net.model.next_word_probabilities(net.params, state, token, work=work)
-            plain, plain_state = net.model.next_word_probabilities(net.params, plain_state, token)
+            p, state = next_word_probabilities(net.model, net.params, state, token, work=work)
+            plain, plain_state = next_word_probabilities(net.model, net.params, plain_state, token)
             assert_same_bits((p, state), (plain, plain_state))
     assert len(work) == 3  # one slot a layer, however many words
 
@@ -134,6 +134,6 @@ def test_bad_input(rng, put):
     with pytest.raises(ValueError, match=r"window is 0, expected at least 1 step"):
         read(net.model, net.params, tokens[:2], window=0)
     with pytest.raises(ValueError, match=r"temperature is 0, expected a positive number"):
-        net.model.next_word_probabilities(net.params, None, tokens[:2], temperature=0)
+        next_word_probabilities(net.model, net.params, None, tokens[:2], temperature=0)
     with pytest.raises(ValueError, match=r"token has shape \(1, 2\), expected \(B,\)"):
-        net.model.next_word_probabilities(net.params, None, tokens[None, :2])
+        next_word_probabilities(net.model, net.params, None, tokens[None, :2])

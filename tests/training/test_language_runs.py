@@ -14,6 +14,7 @@ from minadv.data.errors import DataError
 from minadv.data.windows import Windows
 from minadv.data.words import EOS
 from minadv.models.language import TokenBatch
+from minadv.models.language_reading import next_word_probabilities
 from minadv.regularizers import AdD, Plain
 from minadv.training import checkpoints
 from minadv.training.clip import Clip
@@ -249,7 +250,7 @@ def test_words_are_drawn_from_the_softmax(run: LanguageRun) -> None:
     """The first word after a prompt, over many seeds, by its share."""
     first = [next(run.generate(1, prompt="the", seed=seed, temperature=2.0)) for seed in range(1500)]
     token = TEXT.vocabulary.encode(["the"])
-    p, _ = run.model.next_word_probabilities(run.params, None, token, temperature=2.0)
+    p, _ = next_word_probabilities(run.model, run.params, None, token, temperature=2.0)
     shares = np.bincount(TEXT.vocabulary.encode(first), minlength=len(TEXT.vocabulary)) / len(first)
     assert abs(shares - p[0]).max() < 4 * np.sqrt(0.25 / len(first))
 
