@@ -111,19 +111,23 @@ UNKNOWN = {"cpu": "not noted", "minadv": "of its time", "commit": None, "dirty":
 """Of a run that was begun before `begins` was there."""
 
 
-def begins(folder: Path) -> None:
-    """Note what computes a run from now on, beside the folder of its kind: it may stop and go on with other code."""
+def begins(folder: Path, *, own: bool = True) -> None:
+    """Note what computes a run from now on, beside the folder of its kind: it may stop and go on with other code.
+
+    ``own`` is that of `write`: False for a run that the ranks of mpiexec share.
+    """
     path = _makers(folder)
     begun = [UNKNOWN] if folder.exists() else []
     known = json.loads(path.read_text()) if begun and path.exists() else begun
-    if (now := machine()) not in known:
-        write_json(path, [*known, now], own=True)
+    if (now := machine()) not in known[-1:]:
+        write_json(path, [*known, now], own=own)
 
 
 def made(folder: Path) -> dict[str, Any]:
     """What computed a run: the last of those that `begins` noted, and ``before`` the others."""
     path = _makers(folder)
-    *before, last = json.loads(path.read_text()) if path.exists() else [machine()]
+    unnoted = UNKNOWN if folder.exists() else machine()
+    *before, last = json.loads(path.read_text()) if path.exists() else [unnoted]
     return {**last, "before": before} if before else last
 
 

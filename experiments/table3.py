@@ -167,7 +167,7 @@ def heading(preset: Preset, results: Sequence[dict[str, Any]], about: dict[str, 
 published run dropout is not locked in time, the rate falls when validation stops improving, and the state is set to
 zero in one window of a hundred)"""
     twice = both if preset.fresh else "FD's two passes share all noise but their recurrent masks"
-    after = ", and that of the tuning" if preset.finetune else ""
+    after = " of the tuning" if preset.finetune else ""
     return f"""# Table 3, {preset.name}
 
 LSTM {"-".join(map(str, preset.hidden))} with a tied embedding, {results[0]["weights"]:,} weights, on {preset.about}
@@ -177,7 +177,7 @@ windows of about {preset.bptt} words; the dropouts of every row, `none` too: {dr
 Strength (p of VD, EL and FD, δ of AdD) and weight: {chosen}. {twice};
 EL's passes differ in the mask alone, AdD's also drop words apart. Perplexity of the weights that are best on
 validation, the state carried over the whole text, without noise; of the training text its beginning, as many words as
-there are to validate on. "Noisy" is the training loss of the last epoch, a mean over windows, under dropout{after}.
+there are to validate on. "Noisy" is the training loss of the last epoch{after}, a mean over windows, under dropout.
 `{about["command"]}`, last part {about["seconds"]} s on {about["cores"]} cores ({about["cpu"]}), NumPy {about["numpy"]}.
 {language_report.made_by(results)}
 

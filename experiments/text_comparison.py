@@ -21,11 +21,12 @@ from typing import Any
 from experiments import reporting
 from experiments.text_jobs import COMPARED, RESULT, Base, Job, Preset, found_result, look, work
 from experiments.text_methods import METHODS, SUMS, Setting, settings
+from minadv.backend import DeviceName
 
 BASE_SEED = 1000
 
 
-def choose_base(preset: Preset, *, workers: int, root: Path, data_dir: str | None, device: str) -> Base:
+def choose_base(preset: Preset, *, workers: int, root: Path, data_dir: str | None, device: DeviceName) -> Base:
     """What all rows have in common, chosen by runs without a regularizer, of full length."""
     jobs = [
         Job(preset, "none", BASE_SEED, Setting(), Base(lr, take), "base", root, data_dir, device)
@@ -45,7 +46,14 @@ def best_base(preset: Preset, tried: Sequence[dict[str, Any]]) -> Base:
 
 
 def search(
-    preset: Preset, base: Base, *, methods: Sequence[str], workers: int, root: Path, data_dir: str | None, device: str
+    preset: Preset,
+    base: Base,
+    *,
+    methods: Sequence[str],
+    workers: int,
+    root: Path,
+    data_dir: str | None,
+    device: DeviceName,
 ) -> list[dict[str, Any]]:
     """The beginning of a run of each method in each of its settings, of the first seed; none without a search."""
     wanted = [m for m in METHODS if m in methods or any(m in SUMS[s] for s in methods if s in SUMS)]
@@ -68,7 +76,7 @@ def final(
     workers: int,
     root: Path,
     data_dir: str | None,
-    device: str,
+    device: DeviceName,
 ) -> list[dict[str, Any]]:
     """Every method in its best setting, for all seeds, at full length."""
     jobs = [

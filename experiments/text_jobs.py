@@ -16,7 +16,7 @@ import numpy as np
 
 from experiments import reporting
 from experiments.text_methods import Setting, regularizer, weight
-from minadv.backend import Array
+from minadv.backend import Array, DeviceName
 from minadv.commands.text_settings import corpus_of
 from minadv.data.documents import Corpus
 from minadv.influence import ZeroInfluenceWarning
@@ -98,7 +98,7 @@ class Job:
     part: str  # "base" or "final"
     root: Path
     data_dir: str | None
-    device: str = "cpu"
+    device: DeviceName = "cpu"
 
     @property
     def described(self) -> dict[str, Any]:
@@ -125,14 +125,16 @@ def encoder(preset: Preset, corpus: Corpus) -> dict[str, Any]:
     return {**sizes, "embedding_dropout": preset.dropout, "forget_bias": preset.forget_bias}
 
 
-def pretrain(preset: Preset, *, root: Path, data_dir: str | None, device: str, workers: int | None) -> dict[str, Any]:
+def pretrain(
+    preset: Preset, *, root: Path, data_dir: str | None, device: DeviceName, workers: int | None
+) -> dict[str, Any]:
     """The language model that all runs begin with: trained, or found trained."""
     folder = root / preset.name / "lm"
     if (found := found_result(folder / RESULT, preset, OF_LM)) is not None:
         return found
     about = about_data(preset, data_dir)
     corpus = corpus_of(about)
-    reporting.begins(folder)
+    reporting.begins(folder, own=False)
     run = pretrain_text(
         TextLM(**encoder(preset, corpus), n_candidates=preset.candidates),
         corpus,
@@ -143,7 +145,7 @@ def pretrain(preset: Preset, *, root: Path, data_dir: str | None, device: str, w
         step_schedule=ExponentialDecay(preset.lm_lr_decay),
         eval_every=max(1, preset.lm_steps // 10),
         checkpoint_every=max(1, preset.lm_steps // 40),
-        device=device,  # type: ignore[arg-type]
+        device=device,
         about=about,
         out=folder,
         resume=True,
@@ -151,7 +153,12 @@ def pretrain(preset: Preset, *, root: Path, data_dir: str | None, device: str, w
         progress=sys.stderr.isatty(),
     )
     curve = [(r["step"], r["train_loss"], r["valid_perplexity"]) for r in run.records]
-    result = {"preset": asdict(preset), "valid": run.evaluate("valid"), "curve": curve, "facts": run.config["corpus"]}
+    result = {
+        "preset": asdict(preset),
+        "valid": run.evaluate("valid", device=device),
+        "curve": curve,
+        "facts": run.config["corpus"],
+    }
     result["made"] = reporting.made(folder)
     reporting.write_json(folder / RESULT, result)
     return result
@@ -169,7 +176,7 @@ def work(job: Job) -> dict[str, Any]:
         run = train(job)
     result = {
         **job.described,
-        "valid": run.evaluate("valid"),
+        "valid": run.evaluate("valid", device=job.device),
         "curve": [tuple(r[name] for name in CURVE) for r in run.records],
         "epochs": run.records[-1]["epoch"],
         "classes": len(run.classes),
@@ -243,7 +250,7 @@ def train(job: Job, on_evaluation: Callable[[dict[str, Any]], None] | None = Non
         monitor="error" if job.part == "final" else "loss",
         keep=1,
         seed=job.seed,
-        device=job.device,  # type: ignore[arg-type]
+        device=job.device,
         about=about,
         out=job.folder,
         resume=True,

@@ -13,7 +13,8 @@ read first, this the one that is fast.
 
 Several passes over batches of one shape can run **together** (`forward_together`, `backward_together`): their columns
 stand side by side in one product and one element-wise step. Adversarial dropout has two that do not wait for each
-other, at its beginning and at its end; with few examples and many units two take less than twice as long as one.
+other, at its beginning, at its end and where `reselect` tries two sides; with few examples and many units two take less
+than twice as long as one.
 """
 
 from __future__ import annotations

@@ -102,6 +102,9 @@ def data(args: argparse.Namespace) -> None:
     if args.name in INSTALLED:
         print(f"{args.name}: {INSTALLED[args.name]}: nothing needs downloading")
         return
+    if args.action == "get" and args.name in known.KNOWN and known.there(args.name, args.data_dir):
+        print(next(iter(known.find(args.name, args.data_dir).values())).parent)
+        return
     if args.action == "get":
         print(fetch.get(args.name, args.data_dir))
         return

@@ -11,6 +11,7 @@ belongs to.
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from minadv import launch
+from minadv.backend import Device, DeviceName, choose_device
 from minadv.training.folders import CONFIG, RunError, how_to_resume, kind_of, read_config
 from minadv.training.loop import Interrupted
 from minadv.training.workers import WorkerError
@@ -48,6 +50,14 @@ def of_run(path: str | Path) -> Any:
     if kind not in MODULES:
         raise RunError(f"{path} is a run of the kind {kind!r}, which this version of minadv does not know")
     return import_module(MODULES[kind])
+
+
+def told(name: DeviceName) -> Device:
+    """The device of an evaluation; of any other than the CPU it is said why."""
+    device = choose_device(name)
+    if name != "cpu":
+        print(f"device: {device.why}", file=sys.stderr, flush=True)
+    return device
 
 
 def dispatched(name: str, otherwise: Callable[[argparse.Namespace], None]) -> Callable[[argparse.Namespace], None]:

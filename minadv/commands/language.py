@@ -216,7 +216,7 @@ def _report(run: LanguageRun, device: Device) -> None:
 def evaluation(args: argparse.Namespace) -> None:
     """The perplexity of a run on its text, the state carried over the whole of it."""
     run = open_language(args.run, args.data_dir)
-    found = run.evaluate(args.part, last=args.last, device=args.device)
+    found = run.evaluate(args.part, last=args.last, device=families.told(args.device))
     n = len(getattr(run.corpus, args.part)) - 1
     print(f"{args.part} perplexity {found['perplexity']:.2f}, loss {found['loss']:.4f} ({n:,} words)")
 

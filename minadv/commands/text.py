@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from minadv import launch
-from minadv.backend import choose_device
+from minadv.backend import Device, choose_device
 from minadv.commands import families
 from minadv.commands import text_settings as settings
 from minadv.commands.foreign import expect_used
@@ -94,7 +94,7 @@ def train(args: argparse.Namespace) -> None:
             workers=args.workers,
             on_evaluation=_show,
         )
-    _report(run)
+    _report(run, device)
 
 
 def _pretrain(args: argparse.Namespace) -> None:
@@ -144,7 +144,7 @@ def _pretrain(args: argparse.Namespace) -> None:
             workers=args.workers,
             on_evaluation=_show,
         )
-    _report(run)
+    _report(run, device)
 
 
 def resume(path: Path, args: argparse.Namespace) -> None:
@@ -158,13 +158,13 @@ def resume(path: Path, args: argparse.Namespace) -> None:
     _say(f"device: {device.why}")
     with families.resumable(path):
         run = resume_text(path, corpus, device=device, workers=args.workers, on_evaluation=_show)
-    _report(run)
+    _report(run, device)
 
 
 def evaluation(args: argparse.Namespace) -> None:
     """The error of a classifier, or the perplexity of a language model, on its texts."""
     run = open_run(args)
-    found = run.evaluate(args.part, last=args.last, device=args.device)
+    found = run.evaluate(args.part, last=args.last, device=families.told(args.device))
     documents = getattr(run.corpus, args.part)
     if isinstance(run.model, TextLM):
         n = min(run.config["held_out"], int(steps_of(documents).sum()))
@@ -191,7 +191,7 @@ def _show(record: dict[str, Any]) -> None:
         _say(f"{begin}, {more}")
 
 
-def _report(run: TextRun) -> None:
+def _report(run: TextRun, device: Device) -> None:
     if launch.place().rank > 0:
         return
     if isinstance(run.model, TextLM):
@@ -201,7 +201,7 @@ def _report(run: TextRun) -> None:
             f"{best['step']} of {run.step}; run in {run.path}"
         )
         return
-    test, best = run.test(), min(run.records, key=lambda r: r["valid_error"])
+    test, best = run.evaluate("test", device=device), min(run.records, key=lambda r: r["valid_error"])
     print(
         f"test error {test['error']:.2f} % (loss {test['loss']:.4f}), best validation error "
         f"{best['valid_error']:.2f} % at step {best['step']} of {run.step}; run in {run.path}"

@@ -129,7 +129,8 @@ def evaluation(args: argparse.Namespace) -> None:
     """The error of a run on its data."""
     run = runs.load(args.run)
     data = from_description(tasks.moved(run.config["about"], args.data_dir))
-    params, part = to_device((run.last if args.last else run.params, getattr(data, args.part)), args.device)
+    device = families.told(args.device)
+    params, part = to_device((run.last if args.last else run.params, getattr(data, args.part)), device)
     metrics = evaluate(run.model, params, part, batch_size=run.batch_size)
     n = len(getattr(data, args.part))
     print(f"{args.part} error {metrics['error']:.2f} %, loss {metrics['loss']:.4f} ({n:,} sequences)")

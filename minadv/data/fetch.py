@@ -1,9 +1,9 @@
 r"""Where the data files are, and how they get there.
 
 The data directory is, in this order: the one given (``--data-dir``), the environment variable ``MINADV_DATA``, the
-user's cache. Files are looked for in it and in its folder of the data's name, compressed or not; a directory that was
-given is only read, into the others missing files are downloaded (pooch), from the first mirror that has them, and kept
-only if their checksum is right.
+user's cache. Files are looked for in it and in its folder of the data's name, compressed or not (those of WikiText-2,
+whose names anybody's may have, in that folder alone); a directory that was given is only read, into the others missing
+files are downloaded (pooch), from the first mirror that has them, and kept only if their checksum is right.
 """
 
 from __future__ import annotations
@@ -245,8 +245,9 @@ def _download(name: str, file: str, folder: Path) -> None:
             reasons.append(f"{mirror.split('/')[2]}: {_brief(error)}")
     with contextlib.suppress(OSError):
         folder.rmdir()  # if nothing else is in it
+    which = f"a folder that holds them in {name}/" if remote.own_folder else "the folder of its files"
     raise DataError(
-        f"{name} is not in {folder} and cannot be downloaded ({'; '.join(reasons)}): name the folder of its files with "
+        f"{name} is not in {folder} and cannot be downloaded ({'; '.join(reasons)}): name {which} with "
         f"--data-dir, or set {VARIABLE} to a folder that holds them in {name}/, or download {', '.join(remote.files)} "
         f"from {remote.mirrors[0]} by hand into {folder}"
     )

@@ -54,7 +54,7 @@ class LanguageRun:
 
     model: LanguageModel
     params: Params = field(repr=False)  # the weights of the best validation loss, on the host
-    last: Params = field(repr=False)  # those of the last step; averaged, as in the evaluations, once ASGD does that
+    last: Params = field(repr=False)  # those of the last step; averaged, as in the evaluations, if the recipe does that
     config: dict[str, Any] = field(repr=False)  # as it stands in the run's file, empty if there is none
     records: list[dict[str, Any]] = field(repr=False)  # one an evaluation
     step: int

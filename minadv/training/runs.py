@@ -41,7 +41,7 @@ from minadv.training.folders import (
     restore,
     run_task,
 )
-from minadv.training.loop import Recipe
+from minadv.training.loop import Recipe, weights
 from minadv.training.task import METRICS, Classify, evaluate
 from minadv.workspace import Workspace, scope
 
@@ -54,7 +54,7 @@ class Run:
 
     model: Classifier
     params: Any = field(repr=False)  # the weights of the best validation score, on the host
-    last: Any = field(repr=False)  # those of the last step
+    last: Any = field(repr=False)  # those of the last step; averaged, as in the evaluations, if the recipe does that
     config: dict[str, Any] = field(repr=False)  # as it stands in the run's file, empty if there is none
     records: list[dict[str, Any]] = field(repr=False)  # one an evaluation
     step: int
@@ -164,7 +164,7 @@ def fit(
     )
     path = None if out is None else Path(out)
     config = {} if path is None else read_config(path)
-    return Run(model, to_host(state.best), to_host(state.params), config, records, state.step, path, data)
+    return Run(model, to_host(state.best), to_host(weights(recipe, state)), config, records, state.step, path, data)
 
 
 def describe_data(data: Images) -> dict[str, Any]:
@@ -188,7 +188,7 @@ def load(run: str | Path, data: Images | None = None) -> Run:
     recipe = build_recipe(config["recipe"])
     state = restore(path, blank(config), recipe)
     best = best_weights(path, recipe, state)
-    return Run(model, best, state.params, config, folders.records(path, state.step), state.step, path, data)
+    return Run(model, best, weights(recipe, state), config, folders.records(path, state.step), state.step, path, data)
 
 
 def blank(config: dict[str, Any]) -> Blank:
