@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from experiments import reporting
+from minadv import launch
 from minadv.backend import DeviceName, to_device
 from minadv.data import corpus, known
 from minadv.data.corpus import Corpus
@@ -105,6 +106,7 @@ class Job:
     data_dir: str | None
     device: DeviceName = "cpu"
     text: str = ""  # the fingerprint of the corpus
+    workers: int = 1  # processes that share its batches
 
     @property
     def folder(self) -> Path:
@@ -157,7 +159,7 @@ def work(job: Job) -> dict[str, Any]:
         "out": job.folder,
         "resume": True,
         "progress": False,
-        "workers": 1,  # the runs themselves go side by side
+        "workers": job.workers,
         "device": job.device,
         "about": {"task": "lm", "corpus": preset.corpus, "data_dir": job.data_dir, "min_count": None},
     }
@@ -301,7 +303,15 @@ def compare(
                 strength, weight = best_setting(searched, method) or tried[method][0]
                 jobs.append(replace(first, method=method, strength=strength, weight=weight, seed=seed, part="final"))
     _say_what_is_there(jobs)
+    if launch.place().size == 1:  # ranks of mpiexec have a run each, or none
+        jobs = share_cores(jobs, workers)
     return searched, reporting.run_all(work, jobs, workers=workers, title=f"{preset.name}: seeds")
+
+
+def share_cores(jobs: Sequence[Job], workers: int) -> list[Job]:
+    """Runs go side by side, a process each, which is the best use of the cores; one that is left alone has them all."""
+    left = [job for job in jobs if _found(job) is None]
+    return [replace(job, workers=workers) if [job] == left else job for job in jobs]
 
 
 def text_of(preset: Preset, data_dir: str | None) -> Corpus:

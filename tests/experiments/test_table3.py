@@ -358,3 +358,14 @@ def test_an_earlier_row_in_another_setting_goes(tmp_path: Path, capsys: Any) -> 
 def test_figure(tmp_path: Path) -> None:
     path = reporting.save_figure(language_report.figure(SMALL, RESULTS, SHOWN), tmp_path / "small.png")
     assert path.stat().st_size > 10_000
+
+
+def test_a_run_that_is_left_alone_has_all_cores(tmp_path: Path) -> None:
+    first, second = (
+        language_comparison.Job(SMALL, "none", seed, 0.0, 0.0, "final", tmp_path, None) for seed in range(2)
+    )
+    assert language_comparison.share_cores([first, second], 2) == [first, second]
+    path = first.folder / language_comparison.RESULT
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps({"preset": asdict(SMALL), "text": ""}))
+    assert language_comparison.share_cores([first, second], 2) == [first, replace(second, workers=2)]
