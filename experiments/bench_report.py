@@ -148,7 +148,7 @@ def _machine(facts: dict[str, Any]) -> str:
     by_machine: dict[str, list[list[str]]] = {}
     for what, f in facts.items():
         versions = ", ".join(
-            f"{name} {f[name]}" for name in ("minadv", "python", "numpy", "torch", "jax") if f.get(name)
+            f"{name} {f[name]}" for name in ("minadv", "python", "numpy", "numba", "torch", "jax") if f.get(name)
         )
         machine = f"{f['cores']} cores ({f['cpu']}), {versions}, {', '.join(f['blas'])}"
         row = [what, f.get("date", ""), reporting.at_commit(f), f"{f['seconds']:.0f}", f"{100 * f['busy']:.0f} %"]

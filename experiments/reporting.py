@@ -28,7 +28,7 @@ import scipy
 from tqdm import tqdm
 
 import minadv
-from minadv import launch, threads
+from minadv import compiled, launch, threads
 from minadv.backend import BackendError, choose_device
 from minadv.commands.numbers import positive
 from minadv.data.errors import DataError
@@ -57,6 +57,7 @@ def machine() -> dict[str, Any]:
         "python": platform.python_version(),
         "numpy": np.__version__,
         "scipy": scipy.__version__,
+        **compiled.version(),
         "blas": sorted({f"{lib['internal_api']} {lib['version']}" for lib in threads.blas()}),
         "cpu": _cpu(),
         "cores": os.cpu_count(),

@@ -31,7 +31,7 @@ def flush_vanished(*gradients: Array) -> None:
 
 
 @functools.cache
-def _next_to_nothing(dtype: Any) -> float:
+def next_to_nothing(dtype: Any) -> float:
     """What makes no difference to a number, unless that is zero or as good as zero."""
     return math.sqrt(np.finfo(dtype).tiny)
 
@@ -82,7 +82,7 @@ def lstm_step_backward(a: Array, c_prev: Array, h: Array, dh: Array, *, dc: Arra
     xp = namespace(a)
     i, f, g, o = a
     di, df, dg, do = dz
-    xp.add(o, _next_to_nothing(a.dtype), out=free)  # nor is it then so small that an h of padding would overflow
+    xp.add(o, next_to_nothing(a.dtype), out=free)  # nor is it then so small that an h of padding would overflow
     xp.divide(h, free, out=free)
     xp.multiply(free, h, out=free)
     xp.subtract(o, free, out=free)

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from minadv import gates
+from minadv import compiled, gates
 from minadv.backend import Array, namespace, to_host
 from minadv.checks import backward_inputs, expect_shape, forward_inputs
 from minadv.initial import blocks, glorot, orthogonal
@@ -148,6 +148,7 @@ def forward_together(
     a, c, h = z, slot.take("c_t", (H, P, B), x), slot.take("h_t", (H, P, B), x)  # of one step of all passes
     for n, cache in enumerate(caches):
         c[:, n], h[:, n] = cache.c[0], cache.hs[0]
+    step = compiled.lstm_steps(x).lstm_step
 
     for t in range(1, T + 1):
         if m is None:
@@ -164,7 +165,7 @@ def forward_together(
         if xW is not None:
             for n in range(P):
                 xp.add(xW[n][t - 1], z[:, :, n], out=a[:, :, n])
-        gates.lstm_step(z if xW is None else a, c_before, a=a, c=c, h=h)  # Eq. 1
+        step(z if xW is None else a, c_before, a=a, c=c, h=h)  # Eq. 1
         for n, cache in enumerate(caches):
             if cache.valid is not None and cache.padded[t - 1]:
                 c[:, n] = xp.where(cache.valid[t - 1], c[:, n], cache.c[t - 1])
@@ -280,6 +281,7 @@ def backward_together(
     U = params.U.reshape(H, 4, H).transpose(1, 0, 2) if by_gate(H, dhhat) else params.U
     dz_columns, dhhat_columns = dz.reshape(*U.shape[:-2], -1, P * B), dhhat.reshape(H, P * B)
     shares = slot.take("shares", (4, H, P * B), x) if U.ndim == 3 else dhhat_columns
+    step_backward = compiled.lstm_steps(x).lstm_step_backward
 
     for t in range(T, 0, -1):
         if P == 1:
@@ -294,7 +296,7 @@ def backward_together(
             if dh_out is not None:
                 dh[:, n] += dh_out[t - 1].T
         past = _hold_back(caches, t, dh, dc)
-        gates.lstm_step_backward(a, c_before, h, dh, dc=dc, dz=dz, free=free)
+        step_backward(a, c_before, h, dh, dc=dc, dz=dz, free=free)
         if chunks is not None:
             chunks.add(t, dz, h_before if m is None else xp.multiply(h_before, m, out=free))
         xp.matmul(U, dz_columns, out=shares)

@@ -11,9 +11,11 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from minadv import compiled
+
 ROOT = Path(__file__).parents[1]
 CELLS, ZEROS, HHAT = "gradients/test_cells.py", "gradients/test_zeros.py", "gradients/test_hhat.py"
-TOGETHER, PACKING = "test_together.py", "test_lstm_packing.py"
+TOGETHER, PACKING, COMPILED = "test_together.py", "test_lstm_packing.py", "test_compiled.py"
 LAYERS, DISTANCES, FORWARD = "gradients/test_layers.py", "gradients/test_distances.py", "test_cells.py"
 TESTS_FAILED, WRONG_PACKAGE = 1, 99  # exit codes: pytest's, and ours if it would have tested something else
 
@@ -111,6 +113,12 @@ TABLE = {
         ),
         ("update gate the wrong way round", "dn *= 1 - z", "dn *= z", CELLS),
     ],
+    "compiled_lstm.py": [
+        ("slope of the wrong activation, compiled", "(_ONE + g) * i * dc_j", "(_ONE - g) * i * dc_j", COMPILED),
+        ("a constant with a wrong digit", "1.6666665459e-1", "1.6665665459e-1", COMPILED),
+        ("NaN becomes a number", "x = _LEAST if x < _LEAST else x", "x = x if x >= _LEAST else _LEAST", COMPILED),
+        ("in place means nowhere", "c_prev = c_prev_or_none.reshape(n)", "c_prev = 0 * c", COMPILED),
+    ],
     "layers.py": [
         (
             "repeated tokens overwrite",
@@ -160,6 +168,8 @@ def run(mutant: Mutant | None, files: list[str]) -> subprocess.CompletedProcess[
             source.write_text(text.replace(mutant.old, mutant.new))
         environment = {k: v for k, v in os.environ.items() if k != "PYTEST_ADDOPTS"}
         environment |= {"PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1", "HYPOTHESIS_PROFILE": "mutants"}
+        if mutant.file != "compiled_lstm.py":  # in a copy everything would be compiled again
+            environment[compiled.VARIABLE] = "0"
         quiet = ["-x", "-q", "-p", "no:cacheprovider", "--assert=plain"]  # that a test fails is enough, not why
         command = [sys.executable, "-c", CHECKED_PYTEST, *quiet, *(f"tests/{file}" for file in files)]
         return subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, timeout=300)

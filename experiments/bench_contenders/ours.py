@@ -2,6 +2,7 @@ r"""minadv's own step: what ``minadv train`` does between two evaluations, with 
 
 from __future__ import annotations
 
+import os
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from experiments.bench_contenders.problem import LR, Exchange, Given, Outcome, Problem
-from minadv import lstm
+from minadv import compiled, lstm
 from minadv.backend import Array
 from minadv.data.batches import Batches
 from minadv.data.images import Images, Split
@@ -66,9 +67,14 @@ class Training:
 
 
 class Ours:
-    """The contender; ``workers`` is that of ``minadv train --workers``, ``model`` options of the classifier."""
+    """The contender; ``workers`` is that of ``minadv train --workers``, ``model`` options of the classifier.
 
-    def __init__(self, problem: Problem, *, workers: int | None = None, **model: Any) -> None:
+    ``numba=False`` turns off what Numba compiles, in this process and its workers.
+    """
+
+    def __init__(self, problem: Problem, *, workers: int | None = None, numba: bool = True, **model: Any) -> None:
+        if not numba:
+            os.environ[compiled.VARIABLE] = "0"
         self.problem, self.workers, self.model = problem, workers, model
         self.runs: dict[int, Training] = {}
 

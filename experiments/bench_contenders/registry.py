@@ -60,6 +60,7 @@ TWO = ("PyTorch, 2 processes", "JAX, 2 processes")
 
 _ALL = (
     Family(OURS, _OURS, (Setting("as minadv train", None),)),
+    Family("minadv without Numba", _OURS, (Setting("as minadv train", None, options={"numba": False}),)),
     Family("minadv, 1 process", _OURS, (Setting("1 thread", 1, options={"workers": 1}),)),
     Family(TORCH[0], _TORCH, _threads(how="eager", flush=True)),
     Family(TORCH[1], _TORCH, _threads(how="scripted", flush=True)),

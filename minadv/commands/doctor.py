@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from minadv import gradcheck, lstm, threads
+from minadv import compiled, gradcheck, lstm, threads
 from minadv.backend import choose_device, same_place, to_device
 from minadv.data import fetch, known
 from minadv.data.errors import DataError
@@ -32,6 +32,7 @@ def doctor(args: argparse.Namespace) -> None:
     print(f"{'device':8} {device.why}")
     print(f"{'cores':8} {threads.cores()} of {os.cpu_count()}")
     print(f"{'threads':8} {_threads()}")
+    print(f"{'steps':8} {compiled.why()}")
     print(f"{'memory':8} {_memory()}")
     print(f"{'data':8} {fetch.data_root()}")
     print(f"{'saving':8} {_saving()}")

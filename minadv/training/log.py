@@ -22,6 +22,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from minadv import compiled
 from minadv.training.files import flush_directory, plain, write_whole
 
 Record: TypeAlias = dict[str, Any]
@@ -61,6 +62,7 @@ def versions() -> dict[str, str]:
         "numpy": np.__version__,
         "scipy": scipy.__version__,
         "minadv": minadv.__version__,
+        **compiled.version(),
     }
     try:
         import threadpoolctl  # type: ignore[import-untyped, unused-ignore]

@@ -1,0 +1,130 @@
+r"""`gates.lstm_step` and `gates.lstm_step_backward` in single precision, each compiled by Numba into one loop.
+
+The formulas are those of `gates`, which is the place to read them; the loop reads every number once, keeps what is in
+between in registers and does eight numbers at a time where the processor can. It cannot call a library for exp and tanh
+and stay such a loop, so both are here, with the coefficients of Cephes (Moshier, http://www.netlib.org/cephes, expf and
+tanhf), as exact as NumPy's own.
+
+Imported by `compiled` only, and only where Numba is installed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import numba
+import numpy as np
+
+from minadv.backend import Array
+from minadv.gates import next_to_nothing
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+_f = np.float32
+
+
+def _compile(function: Function, **options: Any) -> Function:
+    """Compiled at its first call for each kind of arguments, and kept on disk where Numba finds a place for it.
+
+    ``contract`` lets a product and a sum be one instruction, which rounds once instead of twice; no other liberty is
+    taken. Other threads may run meanwhile.
+    """
+    options = {"fastmath": {"contract"}, "error_model": "numpy", "nogil": True, **options}
+    try:
+        return cast(Function, numba.njit(cache=True, **options)(function))
+    except RuntimeError:  # neither the package's folder nor the user's cache can be written
+        return cast(Function, numba.njit(**options)(function))
+
+
+def _inline(function: Function) -> Function:
+    return _compile(function, inline="always")
+
+
+_ONE, _TWO = _f(1), _f(2)
+_LEAST, _MOST = _f(-87), _f(89)  # e^-87 is the last that is no subnormal number; e^89 is infinite
+_LOG2_E, _ROUND = _f(1.44269504), _f(1.5 * 2**23)  # a number plus _ROUND has no digits after the point
+_LN2_HIGH, _LN2_LOW = _f(0.693359375), _f(-2.12194440e-4)  # ln 2 in two parts, the first with few digits
+_BITS, _BIAS = np.int32(23), np.int32(127 << 23)  # of the mantissa; of the exponent, in its place
+_E2, _E3, _E4, _E5, _E6, _E7 = (
+    _f(v)
+    for v in (5.0000001201e-1, 1.6666665459e-1, 4.1665795894e-2, 8.3334519073e-3, 1.3981999507e-3, 1.9875691500e-4)
+)
+_T3, _T5, _T7, _T9, _T11 = (
+    _f(v) for v in (-3.33332819422e-1, 1.33314422036e-1, -5.37397155531e-2, 2.06390887954e-2, -5.70498872745e-3)
+)
+_SMALL = _f(0.625)
+_NOTHING = _f(next_to_nothing(np.float32))
+
+
+@_inline
+def _exp(x: Any) -> Any:
+    r""":math:`e^x = 2^n e^r`, n the whole number nearest :math:`x / \ln 2`. NaN stays NaN."""
+    x = _LEAST if x < _LEAST else x
+    x = _MOST if x > _MOST else x
+    shifted = x * _LOG2_E + _ROUND  # its last bits are n
+    n = shifted - _ROUND
+    r = x - n * _LN2_HIGH - n * _LN2_LOW
+    power = (((((_E7 * r + _E6) * r + _E5) * r + _E4) * r + _E3) * r + _E2) * r * r + r + _ONE
+    exponent = (_f(shifted).view(np.int32) << _BITS) + _BIAS
+    return power * np.int32(exponent).view(np.float32)
+
+
+@_inline
+def _sigma_of_minus(x: Any) -> Any:
+    return _ONE / (_ONE + _exp(x))
+
+
+@_inline
+def _tanh(x: Any) -> Any:
+    r"""A polynomial near zero, elsewhere :math:`1 - 2/(e^{2|x|} + 1)` with the sign of x."""
+    size, s = abs(x), x * x
+    near = ((((_T11 * s + _T9) * s + _T7) * s + _T5) * s + _T3) * s * size + size
+    far = _ONE - _TWO / (_exp(size + size) + _ONE)
+    return math.copysign(near if size < _SMALL else far, x)
+
+
+@_compile
+def _step(z_or_none: Any, c_prev_or_none: Any, a: Any, c: Any, h: Any) -> None:
+    """None: what stands in a, in c. The compiler must know that, or it expects the worst of arrays that overlap."""
+    n = c.size
+    a_i, a_f, a_g, a_o = a[0].reshape(n), a[1].reshape(n), a[2].reshape(n), a[3].reshape(n)
+    c, h = c.reshape(n), h.reshape(n)
+    z_i, z_f, z_g, z_o, c_prev = a_i, a_f, a_g, a_o, c
+    if z_or_none is not None:
+        z_i, z_f = z_or_none[0].reshape(n), z_or_none[1].reshape(n)
+        z_g, z_o = z_or_none[2].reshape(n), z_or_none[3].reshape(n)
+    if c_prev_or_none is not None:
+        c_prev = c_prev_or_none.reshape(n)
+    for j in range(n):
+        i, f, g, o = _sigma_of_minus(z_i[j]), _sigma_of_minus(z_f[j]), _tanh(z_g[j]), _sigma_of_minus(z_o[j])
+        cell = f * c_prev[j] + i * g
+        a_i[j], a_f[j], a_g[j], a_o[j] = i, f, g, o
+        c[j] = cell
+        h[j] = o * _tanh(cell)
+
+
+@_compile
+def _step_backward(a: Any, c_prev: Any, h: Any, dh: Any, dc: Any, dz: Any, nothing: Any) -> None:
+    n = dc.size
+    a_i, a_f, a_g, a_o = a[0].reshape(n), a[1].reshape(n), a[2].reshape(n), a[3].reshape(n)
+    d_i, d_f, d_g, d_o = dz[0].reshape(n), dz[1].reshape(n), dz[2].reshape(n), dz[3].reshape(n)
+    c_prev, h, dh, dc = c_prev.reshape(n), h.reshape(n), dh.reshape(n), dc.reshape(n)
+    for j in range(n):
+        i, f, g, o, h_j, dh_j = a_i[j], a_f[j], a_g[j], a_o[j], h[j], dh[j]
+        dc_j = dc[j] + (o - h_j / (o + nothing) * h_j) * dh_j
+        d_i[j] = (_ONE - i) * i * g * dc_j
+        d_f[j] = (_ONE - f) * f * c_prev[j] * dc_j
+        d_g[j] = (_ONE - g) * (_ONE + g) * i * dc_j
+        d_o[j] = (_ONE - o) * h_j * dh_j
+        dc[j] = dc_j * f
+
+
+def lstm_step(z: Array, c_prev: Array, *, a: Array, c: Array, h: Array) -> None:
+    """See `gates.lstm_step`."""
+    _step(None if z is a else z, None if c_prev is c else c_prev, a, c, h)
+
+
+def lstm_step_backward(a: Array, c_prev: Array, h: Array, dh: Array, *, dc: Array, dz: Array, free: Array) -> None:
+    """See `gates.lstm_step_backward`; ``free`` is not needed."""
+    _step_backward(a, c_prev, h, dh, dc, dz, _NOTHING)
