@@ -75,8 +75,8 @@ def versions() -> dict[str, str]:
 
 
 def now() -> str:
-    """The time as it stands in the records: UTC, to the second."""
-    return datetime.now(UTC).isoformat(timespec="seconds")
+    """The time as it stands in the records: UTC, to the millisecond."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 def start(path: Path, first: Record) -> None:
