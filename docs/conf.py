@@ -17,7 +17,7 @@ autodoc_member_order = "bysource"
 autodoc_default_options = {"members": True}
 autodoc_typehints = "none"  # shapes say more than types: they are in the docstrings
 autodoc_preserve_defaults = True
-autodoc_mock_imports = ["numba"]  # optional
+autodoc_mock_imports = ["cupy", "numba"]  # optional
 
 html_theme = "furo"
 html_title = f"minadv {release}"

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.bench_contenders.registry import JAX, LIMIT, OURS, SHARED, TORCH, TWO
+from experiments.bench_contenders.registry import JAX, LEAN, LIMIT, OURS, SHARED, TORCH, TWO
 
 AHEAD = {"S": (2.0, 2.5), "text": (1.15, 1.15), "lm": (1.15, 1.15)}
 """At least so many times faster than PyTorch's and JAX's best."""
@@ -90,6 +90,9 @@ def _speed(name: str, race: dict[str, Any]) -> Iterator[Verdict]:
         yield _against(race, families, f"{name}: at least {factor}× faster than {library}'s best", factor)
     if name in WITHIN:
         yield _against(race, (LIMIT,), f"{name}: within {WITHIN[name]}× of the limit on the same cores", WITHIN[name])
+    if best(race, (LEAN,), "1") is not None:
+        for families, other in (*rivals, ((LIMIT,), "the limit")):
+            yield _against(race, families, f"{name}: without Numba, against {other}", None, ours=LEAN)
     if best(race, (SHARED,), "1") is not None:
         yield _against(race, (SHARED,), f"{name}: against the limit with passes shared", None)
     for family in TWO:
@@ -97,15 +100,17 @@ def _speed(name: str, race: dict[str, Any]) -> Iterator[Verdict]:
             yield _against(race, (family,), f"{name}: like for like, {family} with half a batch each", None)
 
 
-def _against(race: dict[str, Any], families: Sequence[str], target: str, factor: float | None) -> Verdict:
+def _against(
+    race: dict[str, Any], families: Sequence[str], target: str, factor: float | None, *, ours: str = OURS
+) -> Verdict:
     """Against the best of some families at every K: a limit is to be approached, others to be beaten."""
     reached, numbers = True, []
     for K in _ks(race):
-        ours, other = best(race, (OURS,), K), best(race, families, K)
-        if ours is None or other is None:
+        mine, other = best(race, (ours,), K), best(race, families, K)
+        if mine is None or other is None:
             return Verdict(target, None, "It did not run: see above why.")
         approach = families[0] in (LIMIT, SHARED)
-        times = ratio(ours[1], other[1]) if approach else ratio(other[1], ours[1])
+        times = ratio(mine[1], other[1]) if approach else ratio(other[1], mine[1])
         if factor is not None:
             reached = reached and (times.median <= factor if approach else times.median >= factor)
         numbers.append(f"K = {K}: {times} against {other[0]}")
@@ -118,15 +123,16 @@ def _ks(race: dict[str, Any]) -> list[str]:
 
 def _memory(memory: dict[str, Any]) -> Iterator[Verdict]:
     rivals = {name: memory[name]["peak"] for name in TORCH if name in memory}
-    if not rivals or OURS not in memory:
-        return
-    ours, name = memory[OURS]["peak"], min(rivals, key=lambda n: rivals[n])
-    share, shares = ours / rivals[name], [ours / peak for peak in rivals.values()]
-    yield Verdict(
-        f"S: peak memory at most {MEMORY} of PyTorch's",
-        share <= MEMORY,
-        f"{ours:.0f} MB, {share:.2f} of {name}, the leanest ({min(shares):.2f}–{max(shares):.2f} of all).",
-    )
+    for ours, target in ((OURS, f"at most {MEMORY} of PyTorch's"), (LEAN, "without Numba")):
+        if not rivals or ours not in memory:
+            continue
+        peak, leanest = memory[ours]["peak"], min(rivals, key=lambda name: rivals[name])
+        share, shares = peak / rivals[leanest], [peak / other for other in rivals.values()]
+        yield Verdict(
+            f"S: peak memory {target}",
+            share <= MEMORY if ours == OURS else None,
+            f"{peak:.0f} MB, {share:.2f} of {leanest}, the leanest ({min(shares):.2f}–{max(shares):.2f} of all).",
+        )
 
 
 def _accuracy(name: str, by_contender: dict[str, list[dict[str, float]]]) -> Iterator[Verdict]:

@@ -1,8 +1,9 @@
-r"""Whether the LSTM's element-wise step is that of `gates` or the same compiled by Numba (`compiled_lstm`).
+r"""Who makes the LSTM's element-wise step: `gates`, or one compiled loop or kernel with the same formulas.
 
-Numba is optional (``pip install minadv[fast]``). With it a training step of a small LSTM takes about seven tenths
-of the time, and each process about 120 MB more; results are the same up to rounding. Double precision and CuPy always
-take `gates`, the definition. ``MINADV_COMPILED=0`` in the environment turns it off.
+On a GPU it is always one kernel (`compiled_cuda`). On a processor Numba is optional (``pip install minadv[fast]``,
+`compiled_lstm`): with it a training step of a small LSTM in single precision takes about three quarters of the time,
+and each process about 120 MB more. Double precision there takes `gates`, the definition. Results are the same up to
+rounding. ``MINADV_COMPILED=0`` in the environment turns both off.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from minadv import gates
-from minadv.backend import Array
+from minadv.backend import Array, is_device
 
 VARIABLE = "MINADV_COMPILED"
 
@@ -33,14 +34,24 @@ DEFINITION = Steps(gates.lstm_step, gates.lstm_step_backward)
 
 def lstm_steps(like: Array) -> Steps:
     """The fastest that there are for arrays such as ``like``."""
-    if not isinstance(like, np.ndarray) or like.dtype != np.float32 or switched_off():
+    if switched_off():
         return DEFINITION
-    return by_numba() or DEFINITION
+    if is_device(like):
+        return by_cupy()
+    return by_numba() or DEFINITION if like.dtype == np.float32 else DEFINITION
 
 
 def switched_off() -> bool:
     """Whether the user wants `gates` everywhere."""
     return os.environ.get(VARIABLE) == "0"
+
+
+@functools.cache
+def by_cupy() -> Steps:
+    """One kernel each."""
+    from minadv import compiled_cuda
+
+    return Steps(compiled_cuda.lstm_step, compiled_cuda.lstm_step_backward)
 
 
 @functools.cache
@@ -62,7 +73,7 @@ def version() -> dict[str, str]:
 
 
 def why() -> str:
-    """Who makes the element-wise step in single precision, and why, in one line."""
+    """Who makes the element-wise step on the processor, and why, in one line."""
     if switched_off():
         return f"NumPy, as {VARIABLE}=0 says"
     if by_numba() is None:

@@ -15,7 +15,7 @@ from minadv import compiled
 
 ROOT = Path(__file__).parents[1]
 CELLS, ZEROS, HHAT = "gradients/test_cells.py", "gradients/test_zeros.py", "gradients/test_hhat.py"
-TOGETHER, PACKING, COMPILED = "test_together.py", "test_lstm_packing.py", "test_compiled.py"
+TOGETHER, PACKING, COMPILED = "test_together.py", "test_lstm_packing.py", "test_compiled_numba.py"
 LAYERS, DISTANCES, FORWARD = "gradients/test_layers.py", "gradients/test_distances.py", "test_cells.py"
 TESTS_FAILED, WRONG_PACKAGE = 1, 99  # exit codes: pytest's, and ours if it would have tested something else
 
@@ -168,8 +168,7 @@ def run(mutant: Mutant | None, files: list[str]) -> subprocess.CompletedProcess[
             source.write_text(text.replace(mutant.old, mutant.new))
         environment = {k: v for k, v in os.environ.items() if k != "PYTEST_ADDOPTS"}
         environment |= {"PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1", "HYPOTHESIS_PROFILE": "mutants"}
-        if mutant.file != "compiled_lstm.py":  # in a copy everything would be compiled again
-            environment[compiled.VARIABLE] = "0"
+        environment[compiled.VARIABLE] = "0"  # in a copy everything would be compiled again; COMPILED does it anyway
         quiet = ["-x", "-q", "-p", "no:cacheprovider", "--assert=plain"]  # that a test fails is enough, not why
         command = [sys.executable, "-c", CHECKED_PYTEST, *quiet, *(f"tests/{file}" for file in files)]
         return subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, timeout=300)

@@ -53,14 +53,14 @@ _OURS = "experiments.bench_contenders.ours:Ours"
 _TEXTBOOK = "experiments.bench_contenders.textbook:Textbook"
 _LIMIT = "experiments.bench_contenders.limit:Limit"
 
-OURS, LIMIT, SHARED = "minadv", "limit", "limit, passes shared"
+OURS, LEAN, LIMIT, SHARED = "minadv", "minadv without Numba", "limit", "limit, passes shared"
 TORCH = ("PyTorch eager", "PyTorch scripted", "PyTorch compiled")
 JAX = ("JAX",)
 TWO = ("PyTorch, 2 processes", "JAX, 2 processes")
 
 _ALL = (
     Family(OURS, _OURS, (Setting("as minadv train", None),)),
-    Family("minadv without Numba", _OURS, (Setting("as minadv train", None, options={"numba": False}),)),
+    Family(LEAN, _OURS, (Setting("as minadv train", None, options={"numba": False}),)),
     Family("minadv, 1 process", _OURS, (Setting("1 thread", 1, options={"workers": 1}),)),
     Family(TORCH[0], _TORCH, _threads(how="eager", flush=True)),
     Family(TORCH[1], _TORCH, _threads(how="scripted", flush=True)),
