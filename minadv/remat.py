@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from minadv.backend import Array, namespace
-from minadv.trees import any_array, tree_add
+from minadv.trees import any_array, tree_add, tree_map
 from minadv.workspace import Workspace, scope
 
 
@@ -107,7 +107,11 @@ def backward(
                 hhat=hhat,
             )
             dstate = grads.state
-            total, dm = tree_add(total, grads.params), tree_add(dm, grads.m)
+            if total is None:
+                total = grads.params
+            elif weights:  # in the memory of the first: for large weights new memory costs more than the sum
+                tree_map(lambda whole, part: xp.add(whole, part, out=whole), total, grads.params)
+            dm = tree_add(dm, grads.m)
             if inputs:
                 dx.append(grads.x)
             if hhat:
