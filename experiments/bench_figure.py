@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from experiments.bench_contenders.registry import JAX, LIMIT, OURS, SHARED, TORCH, TWO
+from experiments.bench_contenders.registry import JAX, LEAN, LIMIT, OURS, SHARED, TORCH, TWO
 
 COLOURS = {
-    **dict.fromkeys((OURS, "minadv, 1 process"), "C0"),
+    **dict.fromkeys((OURS, LEAN, "minadv, 1 process"), "C0"),
     **dict.fromkeys((*TORCH, TWO[0]), "C1"),
     **dict.fromkeys((*JAX, TWO[1]), "C2"),
     **dict.fromkeys((LIMIT, SHARED), "k"),
@@ -31,7 +31,12 @@ def figure(results: dict[str, Any]) -> Any:
             panels.append((draw, results[part]))
     columns = min(3, max(1, len(panels)))
     rows = -(-max(1, len(panels)) // columns)
-    drawn, axes = plt.subplots(rows, columns, figsize=(6.2 * columns, 4.2 * rows), squeeze=False)
+    longest = max((len(race["contenders"]) for race in races), default=0)
+    raced = -(-len(races) // columns)  # rows with a race: each contender needs room for two labels
+    heights = [max(4.2, 0.33 * longest)] * raced + [4.2] * (rows - raced)
+    drawn, axes = plt.subplots(
+        rows, columns, figsize=(6.2 * columns, sum(heights)), squeeze=False, height_ratios=heights
+    )
     for axis in axes.flat[len(panels) :]:
         axis.set_axis_off()
     for axis, (draw, numbers) in zip(axes.flat, panels, strict=False):
