@@ -1,6 +1,6 @@
 r"""Who makes the LSTM's element-wise step: `gates`, or one compiled loop or kernel with the same formulas.
 
-On a GPU it is always one kernel (`compiled_cuda`). On a processor Numba is optional (``pip install minadv[fast]``,
+On a GPU it is one kernel (`compiled_cuda`). On a processor Numba is optional (``pip install "minadv[fast]"``,
 `compiled_lstm`): with it a training step of a small LSTM in single precision takes about three quarters of the time,
 and each process about 120 MB more. Double precision there takes `gates`, the definition. Results are the same up to
 rounding. ``MINADV_COMPILED=0`` in the environment turns both off.
@@ -38,7 +38,9 @@ def lstm_steps(like: Array) -> Steps:
         return DEFINITION
     if is_device(like):
         return by_cupy()
-    return by_numba() or DEFINITION if like.dtype == np.float32 else DEFINITION
+    if like.dtype != np.float32:
+        return DEFINITION
+    return by_numba()[0] or DEFINITION
 
 
 def switched_off() -> bool:
@@ -55,27 +57,29 @@ def by_cupy() -> Steps:
 
 
 @functools.cache
-def by_numba() -> Steps | None:
-    """The compiled steps; None where Numba is not installed."""
+def by_numba() -> tuple[Steps | None, str]:
+    """The compiled steps and their maker; None, and why not, where Numba is not there or does not work."""
+    try:
+        installed = metadata.version("numba")
+    except metadata.PackageNotFoundError:
+        return None, 'pip install "minadv[fast]" compiles the LSTM\'s steps'
     try:
         from minadv import compiled_lstm
-    except ImportError:
-        return None
-    return Steps(compiled_lstm.lstm_step, compiled_lstm.lstm_step_backward)
+    except Exception as error:  # such as a Numba that is too old for this NumPy: gates can do without
+        return None, f"Numba {installed} is installed but does not work: {error}"
+    return Steps(compiled_lstm.lstm_step, compiled_lstm.lstm_step_backward), f"Numba {installed}"
 
 
 def version() -> dict[str, str]:
-    """Numba's, by its name, where it has a part in the numbers."""
-    try:
-        return {} if switched_off() else {"numba": metadata.version("numba")}
-    except metadata.PackageNotFoundError:
-        return {}
+    """Numba's, by its name, where it may have a part in the numbers."""
+    return {} if switched_off() or by_numba()[0] is None else {"numba": metadata.version("numba")}
 
 
-def why() -> str:
-    """Who makes the element-wise step on the processor, and why, in one line."""
+def why(on_gpu: bool = False) -> str:
+    """Who makes the element-wise step, and why, in one line."""
     if switched_off():
-        return f"NumPy, as {VARIABLE}=0 says"
-    if by_numba() is None:
-        return "NumPy: pip install minadv[fast] compiles the LSTM's steps"
-    return f"Numba {metadata.version('numba')} for the LSTM in single precision, NumPy for all else"
+        return f"{'CuPy' if on_gpu else 'NumPy'} line by line, as {VARIABLE}=0 says"
+    if on_gpu:
+        return "one kernel each for the LSTM"
+    steps, said = by_numba()
+    return f"NumPy: {said}" if steps is None else f"{said} for the LSTM in single precision, NumPy for all else"

@@ -22,27 +22,36 @@ from minadv.gates import next_to_nothing
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 _f = np.float32
+_njit: Any = numba.njit  # whose types differ from version to version
+_OPTIONS = {"fastmath": {"contract"}, "error_model": "numpy", "nogil": True}
+"""A product and a sum may be one instruction, which rounds once instead of twice; no other liberty is taken."""
 
-
-def _compile(function: Function, **options: Any) -> Function:
-    """Compiled at its first call for each kind of arguments, and kept on disk where Numba finds a place for it.
-
-    ``contract`` lets a product and a sum be one instruction, which rounds once instead of twice; no other liberty is
-    taken. Other threads may run meanwhile.
-    """
-    options = {"fastmath": {"contract"}, "error_model": "numpy", "nogil": True, **options}
-    try:
-        return cast(Function, numba.njit(cache=True, **options)(function))
-    except RuntimeError:  # neither the package's folder nor the user's cache can be written
-        return cast(Function, numba.njit(**options)(function))
+GATES, CELL = "float32[:, :, :, ::1]", "float32[:, :, ::1]"
 
 
 def _inline(function: Function) -> Function:
-    return _compile(function, inline="always")
+    return cast(Function, _njit(inline="always", **_OPTIONS)(function))
+
+
+def _compile(*arguments: str) -> Callable[[Function], Function]:
+    """Compiled here and now for these arguments, and kept on disk where Numba can.
+
+    Whatever is wrong there, no place, a full disk, a file cut short, the function is compiled without it. It has one
+    form only: Numba would mistake several for each other if two processes came to save them at once.
+    """
+
+    def compiled(function: Function) -> Function:
+        signature = f"void({', '.join(arguments)})"
+        try:
+            return cast(Function, _njit(signature, cache=True, **_OPTIONS)(function))
+        except Exception:
+            return cast(Function, _njit(signature, **_OPTIONS)(function))
+
+    return compiled
 
 
 _ONE, _TWO = _f(1), _f(2)
-_LEAST, _MOST = _f(-87), _f(89)  # e^-87 is the last that is no subnormal number; e^89 is infinite
+_LEAST, _MOST = _f(-87), _f(89)  # below, subnormal numbers; above, as from 88.4 on, infinity
 _LOG2_E, _ROUND = _f(1.44269504), _f(1.5 * 2**23)  # a number plus _ROUND has no digits after the point
 _LN2_HIGH, _LN2_LOW = _f(0.693359375), _f(-2.12194440e-4)  # ln 2 in two parts, the first with few digits
 _BITS, _BIAS = np.int32(23), np.int32(127 << 23)  # of the mantissa; of the exponent, in its place
@@ -84,19 +93,17 @@ def _tanh(x: Any) -> Any:
     return math.copysign(near if size < _SMALL else far, x)
 
 
-@_compile
-def _step(z_or_none: Any, c_prev_or_none: Any, a: Any, c: Any, h: Any) -> None:
-    """None: what stands in a, in c. The compiler must know that, or it expects the worst of arrays that overlap."""
-    n = c.size
-    a_i, a_f, a_g, a_o = a[0].reshape(n), a[1].reshape(n), a[2].reshape(n), a[3].reshape(n)
-    c, h = c.reshape(n), h.reshape(n)
-    z_i, z_f, z_g, z_o, c_prev = a_i, a_f, a_g, a_o, c
-    if z_or_none is not None:
-        z_i, z_f = z_or_none[0].reshape(n), z_or_none[1].reshape(n)
-        z_g, z_o = z_or_none[2].reshape(n), z_or_none[3].reshape(n)
-    if c_prev_or_none is not None:
-        c_prev = c_prev_or_none.reshape(n)
-    for j in range(n):
+@_inline
+def _four(a: Any) -> Any:
+    """The four blocks, flat."""
+    n = a[0].size
+    return a[0].reshape(n), a[1].reshape(n), a[2].reshape(n), a[3].reshape(n)
+
+
+@_inline
+def _loop(z: Any, c_prev: Any, a: Any, c: Any, h: Any) -> None:
+    (z_i, z_f, z_g, z_o), (a_i, a_f, a_g, a_o) = z, a
+    for j in range(c.size):
         i, f, g, o = _sigma_of_minus(z_i[j]), _sigma_of_minus(z_f[j]), _tanh(z_g[j]), _sigma_of_minus(z_o[j])
         cell = f * c_prev[j] + i * g
         a_i[j], a_f[j], a_g[j], a_o[j] = i, f, g, o
@@ -104,11 +111,31 @@ def _step(z_or_none: Any, c_prev_or_none: Any, a: Any, c: Any, h: Any) -> None:
         h[j] = o * _tanh(cell)
 
 
-@_compile
+# A compiler expects the worst of arrays that might overlap, and goes number by number: it has to be told which are one.
+
+
+@_compile(GATES, CELL, GATES, CELL, CELL)
+def _step_apart(z: Any, c_prev: Any, a: Any, c: Any, h: Any) -> None:
+    n = c.size
+    _loop(_four(z), c_prev.reshape(n), _four(a), c.reshape(n), h.reshape(n))
+
+
+@_compile(CELL, GATES, CELL, CELL)
+def _step_z_in_a(c_prev: Any, a: Any, c: Any, h: Any) -> None:
+    n, gates = c.size, _four(a)
+    _loop(gates, c_prev.reshape(n), gates, c.reshape(n), h.reshape(n))
+
+
+@_compile(GATES, CELL, CELL)
+def _step_in_place(a: Any, c: Any, h: Any) -> None:
+    gates, cell = _four(a), c.reshape(c.size)
+    _loop(gates, cell, gates, cell, h.reshape(c.size))
+
+
+@_compile(GATES, CELL, CELL, CELL, CELL, GATES, "float32")
 def _step_backward(a: Any, c_prev: Any, h: Any, dh: Any, dc: Any, dz: Any, nothing: Any) -> None:
     n = dc.size
-    a_i, a_f, a_g, a_o = a[0].reshape(n), a[1].reshape(n), a[2].reshape(n), a[3].reshape(n)
-    d_i, d_f, d_g, d_o = dz[0].reshape(n), dz[1].reshape(n), dz[2].reshape(n), dz[3].reshape(n)
+    (a_i, a_f, a_g, a_o), (d_i, d_f, d_g, d_o) = _four(a), _four(dz)
     c_prev, h, dh, dc = c_prev.reshape(n), h.reshape(n), dh.reshape(n), dc.reshape(n)
     for j in range(n):
         i, f, g, o, h_j, dh_j = a_i[j], a_f[j], a_g[j], a_o[j], h[j], dh[j]
@@ -121,8 +148,13 @@ def _step_backward(a: Any, c_prev: Any, h: Any, dh: Any, dc: Any, dz: Any, nothi
 
 
 def lstm_step(z: Array, c_prev: Array, *, a: Array, c: Array, h: Array) -> None:
-    """See `gates.lstm_step`."""
-    _step(None if z is a else z, None if c_prev is c else c_prev, a, c, h)
+    """See `gates.lstm_step`; ``(4, H, P, B)`` and ``(H, P, B)``, contiguous."""
+    if z is not a:
+        _step_apart(z, c_prev, a, c, h)
+    elif c_prev is not c:
+        _step_z_in_a(c_prev, a, c, h)
+    else:
+        _step_in_place(a, c, h)
 
 
 def lstm_step_backward(a: Array, c_prev: Array, h: Array, dh: Array, *, dc: Array, dz: Array, free: Array) -> None:

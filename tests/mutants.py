@@ -117,7 +117,12 @@ TABLE = {
         ("slope of the wrong activation, compiled", "(_ONE + g) * i * dc_j", "(_ONE - g) * i * dc_j", COMPILED),
         ("a constant with a wrong digit", "1.6666665459e-1", "1.6665665459e-1", COMPILED),
         ("NaN becomes a number", "x = _LEAST if x < _LEAST else x", "x = x if x >= _LEAST else _LEAST", COMPILED),
-        ("in place means nowhere", "c_prev = c_prev_or_none.reshape(n)", "c_prev = 0 * c", COMPILED),
+        (
+            "the cell's memory is the gate's",
+            "_loop(gates, cell, gates, cell, ",
+            "_loop(gates, gates[0], gates, cell, ",
+            COMPILED,
+        ),
     ],
     "layers.py": [
         (

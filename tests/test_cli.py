@@ -278,7 +278,18 @@ def test_data(says: Any, tmp_path: Path) -> None:
 def test_doctor(says: Any, device: Any) -> None:
     text = "\n".join(says("doctor", "--device", device.name))
     assert "checkpoints by safetensors" in text
-    for part in ("python", "numpy", "minadv", f"device   {device.why}", "cores", "memory", "passed", "ok   m "):
+    for part in (
+        "python",
+        "numpy",
+        "minadv",
+        f"device   {device.why}",
+        "cores",
+        "steps  ",
+        "memory",
+        "single precision is within",
+        "passed",
+        "ok   m ",
+    ):
         assert part in text
 
 

@@ -1,4 +1,7 @@
-"""Whatever makes the LSTM's steps, they are those of `gates`: on a GPU one kernel, on a processor perhaps Numba."""
+"""Whatever makes the LSTM's steps, they are those of `gates`: on a GPU one kernel, on a processor perhaps Numba.
+
+(In double precision on a processor it is `gates` itself; the numbers are then compared for the other backend's sake.)
+"""
 
 import numpy as np
 import pytest

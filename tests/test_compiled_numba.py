@@ -1,6 +1,7 @@
 """The compiled steps are those of `gates`, as exact as NumPy's own, and are chosen where they should be."""
 
 import sys
+from importlib import metadata
 
 import numpy as np
 import pytest
@@ -79,6 +80,14 @@ def test_backward(given, rng):
     assert_as_exact(backward(compiled_lstm, *args), backward(compiled.DEFINITION, *args), exact)
 
 
+@pytest.mark.parametrize(
+    ("x", "exp"), [(88.0, np.exp(88.0)), (89.0, np.inf), (np.inf, np.inf), (-np.inf, np.exp(-87.0))]
+)
+def test_where_exp_ends(x, exp):
+    assert_close(np.array(compiled_lstm._exp(F32(x))), np.array(exp, F32), 1e-6)
+    assert compiled_lstm._tanh(F32(x)) == np.sign(x)
+
+
 def test_saturated_gates_are_exact():
     z = np.array([-1e4, 1e4, -1e4, -1e4], F32).reshape(4, 1, 1, 1)
     a, _, _ = forward(compiled_lstm, z, np.zeros((1, 1, 1), F32))
@@ -111,16 +120,14 @@ def test_a_whole_pass_and_the_way_back(sizes, rng, monkeypatch):
             found.append(([h for h, _, _ in results], [state for _, state, _ in results], grads))
         return found
 
-    calls, step = [], compiled_lstm.lstm_step
-    monkeypatch.setattr(
-        compiled,
-        "by_numba",
-        lambda: compiled.Steps(
-            lambda *args, **out: calls.append(None) or step(*args, **out), compiled_lstm.lstm_step_backward
-        ),
-    )
+    calls = []
+    counted = [
+        lambda *args, step=step, **out: calls.append(step) or step(*args, **out)
+        for step in (compiled_lstm.lstm_step, compiled_lstm.lstm_step_backward)
+    ]
+    monkeypatch.setattr(compiled, "by_numba", lambda: (compiled.Steps(*counted), ""))
     single = run(F32)
-    assert len(calls) == 2 * len(problem.args["x"])
+    assert [calls.count(step) for step in set(calls)] == [2 * len(problem.args["x"])] * 2
     assert {v.dtype for _, v in leaves(single)} == {np.dtype(F32)}
     assert_close(single, run(np.float64), 1e-5)
 
@@ -135,17 +142,57 @@ def test_double_precision_and_the_user_have_the_definition(monkeypatch):
     monkeypatch.setenv(compiled.VARIABLE, "0")
     assert compiled.lstm_steps(single) is compiled.DEFINITION
     assert compiled.DEFINITION.lstm_step is gates.lstm_step
-    assert compiled.why() == "NumPy, as MINADV_COMPILED=0 says"
+    assert compiled.why() == "NumPy line by line, as MINADV_COMPILED=0 says"
     assert compiled.version() == {}
 
 
-def test_without_numba(monkeypatch):
+class Broken:
+    """What a module is that cannot be imported."""
+
+    def __getattr__(self, name):
+        raise ImportError("Numba needs NumPy 2.5 or less")
+
+
+@pytest.fixture
+def afresh(monkeypatch):
+    """Lets Numba be looked for again, now and after the test."""
     monkeypatch.delenv(compiled.VARIABLE, raising=False)
-    monkeypatch.setitem(sys.modules, "minadv.compiled_lstm", None)
+    monkeypatch.delitem(sys.modules, "minadv.compiled_lstm")
     monkeypatch.delattr("minadv.compiled_lstm")
     compiled.by_numba.cache_clear()
-    try:
-        assert compiled.lstm_steps(np.zeros(1, F32)) is compiled.DEFINITION
-        assert "pip install minadv[fast]" in compiled.why()
-    finally:
-        compiled.by_numba.cache_clear()
+    yield
+    compiled.by_numba.cache_clear()
+
+
+def test_a_numba_that_does_not_work(afresh, monkeypatch):
+    monkeypatch.setitem(sys.modules, "numba", Broken())
+    assert compiled.lstm_steps(np.zeros(1, F32)) is compiled.DEFINITION
+    assert compiled.why().endswith("is installed but does not work: Numba needs NumPy 2.5 or less")
+    assert compiled.version() == {}
+
+
+def test_without_numba(afresh, monkeypatch):
+    def missing(name):
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(compiled.metadata, "version", missing)
+    assert compiled.lstm_steps(np.zeros(1, F32)) is compiled.DEFINITION
+    assert 'pip install "minadv[fast]"' in compiled.why()
+    assert compiled.version() == {}
+
+
+def test_a_cache_that_cannot_be_used(afresh, monkeypatch):
+    """It is done without: the functions are compiled, and right."""
+    njit, refused = numba.njit, []
+
+    def without_cache(*args, cache=False, **options):
+        if cache:
+            refused.append(args)
+            raise EOFError("Ran out of input")
+        return njit(*args, **options)
+
+    monkeypatch.setattr(numba, "njit", without_cache)
+    steps = compiled.lstm_steps(np.zeros(1, F32))
+    assert len(refused) == 4 and steps is not compiled.DEFINITION
+    given = np.zeros((4, 1, 1, 1), F32), np.ones((1, 1, 1), F32)
+    assert_close(forward(steps, *given), forward(compiled.DEFINITION, *given), 1e-6)

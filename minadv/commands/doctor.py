@@ -10,11 +10,12 @@ from pathlib import Path
 import numpy as np
 
 from minadv import compiled, gradcheck, lstm, threads
-from minadv.backend import choose_device, same_place, to_device
+from minadv.backend import Array, choose_device, same_place, to_device
 from minadv.data import fetch, known
 from minadv.data.errors import DataError
 from minadv.training import packing
 from minadv.training.log import versions
+from minadv.trees import tree_map
 
 INSTALLED = {
     "digits": "scikit-learn's 1,797 digits of 8 x 8 pixels",
@@ -32,7 +33,7 @@ def doctor(args: argparse.Namespace) -> None:
     print(f"{'device':8} {device.why}")
     print(f"{'cores':8} {threads.cores()} of {os.cpu_count()}")
     print(f"{'threads':8} {_threads()}")
-    print(f"{'steps':8} {compiled.why()}")
+    print(f"{'steps':8} {compiled.why(device.name == 'gpu')}")
     print(f"{'memory':8} {_memory()}")
     print(f"{'data':8} {fetch.data_root()}")
     print(f"{'saving':8} {_saving()}")
@@ -48,8 +49,21 @@ def doctor(args: argparse.Namespace) -> None:
         rng=rng,
     )
     print(report)
+    gap = _single_precision(params, x, m)
+    print(f"single precision is within {gap:.0e} of double")
     print(f"in {time.perf_counter() - started:.2f} s")
     report.raise_if_failed()
+    if not gap < 1e-5:
+        raise gradcheck.GradientError(
+            f"single precision is {gap:.0e} off, expected less than 1e-05: set {compiled.VARIABLE}=0"
+        )
+
+
+def _single_precision(params: lstm.Params, x: Array, m: Array) -> float:
+    """How far an LSTM's states in single precision, which others may compute, are from those in double."""
+    double, _, _ = lstm.forward(params, x, m=m)
+    params, x, m = tree_map(lambda a: a.astype(np.float32), (params, x, m))
+    return float(abs(lstm.forward(params, x, m=m)[0] - double).max())
 
 
 def _gradients(args: dict[str, object], dh: object) -> dict[str, object]:
