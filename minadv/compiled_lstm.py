@@ -105,7 +105,7 @@ def _loop(z: Any, c_prev: Any, a: Any, c: Any, h: Any) -> None:
     (z_i, z_f, z_g, z_o), (a_i, a_f, a_g, a_o) = z, a
     for j in range(c.size):
         i, f, g, o = _sigma_of_minus(z_i[j]), _sigma_of_minus(z_f[j]), _tanh(z_g[j]), _sigma_of_minus(z_o[j])
-        cell = f * c_prev[j] + i * g
+        cell = f * c_prev[j] + i * g  # Eq. 1, as `lstm` has it
         a_i[j], a_f[j], a_g[j], a_o[j] = i, f, g, o
         c[j] = cell
         h[j] = o * _tanh(cell)

@@ -109,9 +109,7 @@ def backward(
             dstate = grads.state
             if total is None:
                 total = grads.params
-            elif (
-                grads.params is not None
-            ):  # in the memory of the first: for large weights new memory costs more than the sum
+            elif grads.params is not None:  # added in place: for large weights new memory costs more than the sum
                 tree_map(lambda whole, part: xp.add(whole, part, out=whole), total, grads.params)
             dm = tree_add(dm, grads.m)
             if inputs:
