@@ -88,13 +88,16 @@ def forward_inputs(
     return xp, T, B, H
 
 
-def backward_inputs(params: Any, cache: Any, dh: Array | None, dstate: Any) -> tuple[Any, int, int, int]:
-    """Check what a cell's backward is given; returns the array module, T, B and H."""
+def backward_inputs(params: Any, cache: Any, units: int, dh: Array | None, dstate: Any) -> tuple[Any, int, int, int]:
+    """Check what a cell's backward is given, a cache of so many units; returns the array module, T, B and H."""
     expect_same_module(params, cache=cache, dstate=dstate)
     cache.slot.check(cache.ticket)
     x, H = cache.x, params.U.shape[0]
     T, B, _ = x.shape
-    expect_shape("cache.h", cache.h, (T + 1, B, H), f"params.U has H = {H}: was this cache made with these parameters?")
+    if units != H:
+        raise ValueError(
+            f"the cache is one of {units} units, but params.U has H = {H}: was it made with these parameters?"
+        )
     W_shape = (x.shape[2], params.U.shape[1])
     expect_shape(
         "params.W", params.W, W_shape, f"the cache's x has I = {x.shape[2]}: was it made with these parameters?"

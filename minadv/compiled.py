@@ -12,9 +12,11 @@ import functools
 import os
 from collections.abc import Callable
 from importlib import metadata
+from types import ModuleType
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from minadv import gates
 from minadv.backend import Array, is_device
@@ -38,9 +40,39 @@ def lstm_steps(like: Array) -> Steps:
         return DEFINITION
     if is_device(like):
         return by_cupy()
-    if like.dtype != np.float32:
-        return DEFINITION
-    return by_numba()[0] or DEFINITION
+    return by_numba()[0] or DEFINITION if like.dtype == np.float32 else DEFINITION
+
+
+def on_host(dtype: npt.DTypeLike) -> bool:
+    """Whether a processor has compiled steps for numbers of this type."""
+    return np.dtype(dtype) == np.float32 and not switched_off() and by_numba()[0] is not None
+
+
+def load() -> None:
+    """Load what is compiled now, and with it SciPy's BLAS: whoever sets its threads must do so later."""
+    if by_numba()[0] is not None:
+        whole_pass()
+
+
+SMALL = 2**20
+"""Bytes of recurrent weights that stay in a core's own cache."""
+
+
+def takes_whole_passes(U: Array) -> bool:
+    """Whether passes with these recurrent weights are compiled as a whole, by `whole_pass`.
+
+    Where the weights are large a step's product takes milliseconds, and two passes that share it take less than twice
+    as long as one: that is worth more.
+    """
+    return not is_device(U) and U.nbytes <= SMALL and on_host(U.dtype)
+
+
+@functools.cache
+def whole_pass() -> ModuleType:
+    """`compiled_pass`, which needs Numba."""
+    from minadv import compiled_pass
+
+    return compiled_pass
 
 
 def switched_off() -> bool:

@@ -33,7 +33,7 @@ def _inline(function: Function) -> Function:
     return cast(Function, _njit(inline="always", **_OPTIONS)(function))
 
 
-def _compile(*arguments: str) -> Callable[[Function], Function]:
+def compile_for(*arguments: str) -> Callable[[Function], Function]:
     """Compiled here and now for these arguments, and kept on disk where Numba can.
 
     Whatever is wrong there, no place, a full disk, a file cut short, the function is compiled without it. It has one
@@ -114,25 +114,25 @@ def _loop(z: Any, c_prev: Any, a: Any, c: Any, h: Any) -> None:
 # A compiler expects the worst of arrays that might overlap, and goes number by number: it has to be told which are one.
 
 
-@_compile(GATES, CELL, GATES, CELL, CELL)
+@compile_for(GATES, CELL, GATES, CELL, CELL)
 def _step_apart(z: Any, c_prev: Any, a: Any, c: Any, h: Any) -> None:
     n = c.size
     _loop(_four(z), c_prev.reshape(n), _four(a), c.reshape(n), h.reshape(n))
 
 
-@_compile(CELL, GATES, CELL, CELL)
+@compile_for(CELL, GATES, CELL, CELL)
 def _step_z_in_a(c_prev: Any, a: Any, c: Any, h: Any) -> None:
     n, gates = c.size, _four(a)
     _loop(gates, c_prev.reshape(n), gates, c.reshape(n), h.reshape(n))
 
 
-@_compile(GATES, CELL, CELL)
+@compile_for(GATES, CELL, CELL)
 def _step_in_place(a: Any, c: Any, h: Any) -> None:
     gates, cell = _four(a), c.reshape(c.size)
     _loop(gates, cell, gates, cell, h.reshape(c.size))
 
 
-@_compile(GATES, CELL, CELL, CELL, CELL, GATES, "float32")
+@compile_for(GATES, CELL, CELL, CELL, CELL, GATES, "float32")
 def _step_backward(a: Any, c_prev: Any, h: Any, dh: Any, dc: Any, dz: Any, nothing: Any) -> None:
     n = dc.size
     (a_i, a_f, a_g, a_o), (d_i, d_f, d_g, d_o) = _four(a), _four(dz)

@@ -25,9 +25,14 @@ def flush_vanished(*gradients: Array) -> None:
     numbers and stay there for good, where a processor multiplies many times more slowly. Called every few steps.
     """
     for gradient in gradients:
-        xp = namespace(gradient)
-        info = xp.finfo(gradient.dtype)
-        gradient *= xp.abs(gradient) > float(info.tiny / info.eps)
+        gradient *= namespace(gradient).abs(gradient) > vanished(gradient.dtype)
+
+
+@functools.cache
+def vanished(dtype: Any) -> float:
+    """The size below which a gradient is too small to matter."""
+    info = np.finfo(dtype)
+    return float(info.tiny / info.eps)
 
 
 @functools.cache

@@ -135,7 +135,7 @@ def backward(
     With ``leak="masked"`` the share :math:`z_t \odot dh_t` goes to :math:`\hat h_{t-1}` as well. Cost: as forward, and
     again for the weights.
     """
-    xp, T, B, H = backward_inputs(params, cache, dh, dstate)
+    xp, T, B, H = backward_inputs(params, cache, cache.h.shape[2], dh, dstate)
     x, h, m, valid, slot = cache.x, cache.h, cache.m, cache.valid, cache.slot
     masked_leak = cache.leak == "masked"
     dq, dn = slot.take("dq", (T, B, 3 * H), x), slot.take("dn", (T, B, H), x)

@@ -31,7 +31,8 @@ from minadv.backend import Array, namespace, to_host
 from minadv.checks import backward_inputs, expect_shape, forward_inputs
 from minadv.initial import blocks, glorot, orthogonal
 from minadv.lstm_chunks import Chunks
-from minadv.lstm_packing import Packed, by_gate, pack, project
+from minadv.lstm_packing import Packed, by_gate, input_products, packed
+from minadv.trees import tree_add
 from minadv.workspace import Slot, Workspace, take_slot
 
 
@@ -63,19 +64,21 @@ class Cache:
     """What backward needs of a forward pass."""
 
     x: Array  # (T, B, I)
-    hs: Array  # (T+1, H, B)
-    c: Array  # (T+1, H, B)
+    hs: Array  # (T+1, H, B), or fewer: see every
+    c: Array  # (T+1, H, B), likewise
     a: Array  # (T, 4, H, B), the gates i, f, g, o after their activation
     m: Array | None  # (B, H)
     valid: Array | None  # (T, B)
     padded: Any  # (T,) on the host, where some example has ended; None without valid
     slot: Slot
     ticket: int
+    every: int = 1  # a compiled pass keeps h and c of every so many steps, and those after the last
 
     @property
     def h(self) -> Array:
-        """The states as rows, (T+1, B, H)."""
-        return self.hs.transpose(0, 2, 1)
+        """The states as rows, (T+1, B, H); made again where not all were kept."""
+        hs: Array = self.hs if self.every == 1 else compiled.whole_pass().states(self)
+        return hs.transpose(0, 2, 1)
 
 
 @dataclass(frozen=True)
@@ -112,22 +115,28 @@ def forward(
     state: State | None = None,
     m: Array | None = None,
     valid: Array | None = None,
+    states: bool = True,
     work: Workspace | None = None,
 ) -> tuple[Array, State, Cache]:
     r"""Run the network over a sequence.
 
     ``x (T, B, I)``; ``m (B, H)``, all ones if None; ``valid (T, B)`` is False on padding, over which h and c are
-    carried unchanged (``x`` must be finite there). Returns ``h (T, B, H)``, the last state and the cache.
+    carried unchanged (``x`` must be finite there). Returns ``h (T, B, H)``, the last state and the cache;
+    ``states=False`` says that ``h`` is not needed, and may be None.
 
-    Cost: T products of (4H, H) by (H, B) and of (4H, I) by (I, B). Keeps about 6 TBH numbers for backward.
+    Cost: T products of (4H, H) by (H, B) and of (4H, I) by (I, B). Keeps about 6 TBH numbers for backward, a compiled
+    pass 4 TBH, and h where that is needed.
     """
-    return forward_together(params, [Inputs(x, state, m, valid)], work=work)[0]
+    return forward_together(params, [Inputs(x, state, m, valid)], states=states, work=work)[0]
 
 
 def forward_together(
-    params: Params, passes: Sequence[Inputs], *, work: Workspace | None = None
-) -> list[tuple[Array, State, Cache]]:
-    """`forward` of several passes of one shape, side by side. Those given the same ``x`` multiply it only once."""
+    params: Params, passes: Sequence[Inputs], *, states: bool = True, work: Workspace | None = None
+) -> list[tuple[Any, State, Cache]]:
+    """`forward` of several passes of one shape, side by side. Those given the same ``x`` multiply it only once.
+
+    Small passes are compiled as a whole where Numba is installed, and run one after the other: see `compiled_pass`.
+    """
     if not passes:
         raise ValueError("passes is empty, expected at least one")
     for p in passes:
@@ -135,16 +144,19 @@ def forward_together(
         expect_shape("x of a later pass", p.x, passes[0].x.shape, "passes that run together have one shape")
     x, P, H = passes[0].x, len(passes), params.U.shape[0]
     (T, B, _), xp = x.shape, namespace(x)
+    if compiled.takes_whole_passes(params.U) and all(p.valid is None for p in passes):
+        again = any(p.x is x for p in passes[1:])
+        return [compiled.whole_pass().forward(params, p, states=states, again=again, work=work) for p in passes]
     caches = [_start(p, H, work) for p in passes]
-    packed = pack(params) if work is None else work.once(params, pack)
+    weights = packed(params, work)
     slot, first = caches[0].slot, caches[0]  # the slot holds what the passes share
     m = _masks_beside(caches)
-    entering = slot.take("entering", (packed.UWb.shape[1], P, B), x)  # the masked states, x_t if it is small, and 1
+    entering = slot.take("entering", (weights.UWb.shape[1], P, B), x)  # the masked states, x_t if it is small, and 1
     entering[-1] = 1
     z = slot.take("z", (4, H, P, B), x)  # the pre-activations, without x W where that is apart
-    UWb = packed.UWb.reshape(4, H, -1) if by_gate(H, entering) else packed.UWb
+    UWb = weights.UWb.reshape(4, H, -1) if by_gate(H, entering) else weights.UWb
     entering_columns, z_columns = entering.reshape(-1, P * B), z.reshape(*UWb.shape[:-1], P * B)
-    xW = _project(packed, caches)
+    xW = _project(weights, caches, work)
     a, c, h = z, slot.take("c_t", (H, P, B), x), slot.take("h_t", (H, P, B), x)  # of one step of all passes
     for n, cache in enumerate(caches):
         c[:, n], h[:, n] = cache.c[0], cache.hs[0]
@@ -199,17 +211,17 @@ def _masks_beside(caches: Sequence[Cache]) -> Array | None:
     return beside
 
 
-def _project(packed: Packed, caches: Sequence[Cache]) -> list[Array] | None:
+def _project(weights: Packed, caches: Sequence[Cache], work: Workspace | None) -> list[Array] | None:
     """The products with x for every step, (T, 4, H, B) a pass; None where x goes below the state.
 
-    The product lies where the gates of the last pass with this x will be: at each step that pass comes last to it.
+    Unless they are kept, they lie where the gates of the last pass with this x will be, which comes last to them.
     """
-    if packed.W is None:
+    if weights.W is None:
         return None
     last = {id(cache.x): cache for cache in caches}
-    for cache in last.values():
-        project(packed.W, cache.x, out=cache.a.reshape(len(cache.a), -1, cache.a.shape[3]))
-    return [last[id(cache.x)].a for cache in caches]
+    again = len(last) < len(caches)
+    made = {name: input_products(weights, at.x, out=at.a, again=again, work=work) for name, at in last.items()}
+    return [made[id(cache.x)] for cache in caches]
 
 
 def backward(
@@ -260,8 +272,11 @@ def backward_together(
     if not caches:
         raise ValueError("caches is empty, expected at least one")
     for cache, dh, dstate in zip(caches, dhs, dstates, strict=True):
-        backward_inputs(params, cache, dh, dstate)
+        backward_inputs(params, cache, cache.a.shape[2], dh, dstate)
         expect_shape("x of a later cache", cache.x, caches[0].x.shape, "passes that run together have one shape")
+    if any(cache.every > 1 for cache in caches):
+        wanted = {"weights": weights, "inputs": inputs, "masks": masks, "hhat": hhat}
+        return _one_by_one(params, caches, dhs, dstates, **wanted)
     first, x, slot, P, H = caches[0], caches[0].x, caches[0].slot, len(caches), params.U.shape[0]
     (T, B, _), xp = x.shape, namespace(x)
     m = _masks_beside(caches)
@@ -314,9 +329,7 @@ def backward_together(
             dh[:, n] += past_h
             dc[:, n] += past_c
         h, h_before = h_before, h
-    dparams = None if chunks is None else chunks.dparams
-    total = None if dparams is None else Params(W=dparams[H:-1], U=dparams[:H], b=dparams[-1])
-    return total, [
+    return None if chunks is None else split(chunks.dparams, H), [
         Grads(
             params=None,
             x=None if chunks is None or chunks.dx is None else chunks.dx[n],
@@ -326,6 +339,31 @@ def backward_together(
         )
         for n, cache in enumerate(caches)
     ]
+
+
+def _one_by_one(
+    params: Params,
+    caches: Sequence[Cache],
+    dhs: Sequence[Array | None],
+    dstates: Sequence[State | None],
+    **wanted: bool,
+) -> tuple[Params | None, list[Grads]]:
+    """`backward_together` where some passes were compiled as a whole."""
+    total: Params | None = None
+    every: list[Grads] = []
+    for cache, dh, dstate in zip(caches, dhs, dstates, strict=True):
+        if cache.every > 1:
+            summed, grads = compiled.whole_pass().backward(params, cache, dh, dstate, **wanted)
+        else:
+            summed, (grads,) = backward_together(params, [cache], [dh], [dstate], **wanted)
+        total = tree_add(total, summed)
+        every.append(grads)
+    return total, every
+
+
+def split(dparams: Array | None, H: int) -> Params | None:
+    """The gradient of the parameters from that of U above W above b."""
+    return None if dparams is None else Params(W=dparams[H:-1], U=dparams[:H], b=dparams[-1])
 
 
 def _hold_back(caches: Sequence[Cache], t: int, dh: Array, dc: Array) -> list[tuple[int, Array, Array]]:

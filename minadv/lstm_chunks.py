@@ -15,6 +15,11 @@ from minadv.backend import Array, namespace
 from minadv.lstm_packing import goes_below, in_pieces
 
 
+def chunk_length(T: int, columns: int, H: int) -> int:
+    """The steps of a chunk of T with so many columns each: enough for a fast product that outweighs the adding up."""
+    return -(-T // max(1, round(T * columns / max(1024, 2 * H))))
+
+
 class Chunks:
     """Collects what enters those products, from the last step to the first, and makes them chunk by chunk.
 
@@ -25,8 +30,7 @@ class Chunks:
         x, slot, P, xp = caches[0].x, caches[0].slot, len(caches), namespace(W)
         (T, B, I), H = x.shape, W.shape[1] // 4
         self._W, self._xs, self._size, self._T = W, [cache.x for cache in caches], (I, H, P, B), T
-        # the steps of a chunk: enough columns for a fast product that outweighs the adding up, and no more
-        self._C = -(-T // max(1, round(T * P * B / max(1024, 2 * H))))
+        self._C = chunk_length(T, P * B, H)
         self._dzs = slot.take("dzs", (4, H, self._C, P, B), x)
         self._entered = slot.take("entered", (H + I + 1, self._C, P, B), x) if weights else None  # the states, x and 1
         if self._entered is not None:
@@ -45,10 +49,11 @@ class Chunks:
             for n, x in enumerate(self._xs[:1] if self._joint else self._xs):
                 self._entered[H:-1, k, n] = x[t - 1].T
         if k == 0:  # the chunk of the steps t .. t + C - 1 is whole
-            self._multiply(t - 1, min(self._C, self._T - t + 1))
+            self.multiply(t - 1)
 
-    def _multiply(self, first: int, size: int) -> None:
-        (I, H, P, B), xp = self._size, namespace(self._W)
+    def multiply(self, first: int) -> None:
+        """The products of the chunk that begins after ``first`` steps, once its columns are there."""
+        (I, H, P, B), xp, size = self._size, namespace(self._W), min(self._C, self._T - first)
         dzs = self._dzs[:, :, :size]
         chunk = dzs.reshape(4 * H, -1)
         if self.dx is not None:
@@ -64,6 +69,7 @@ class Chunks:
         else:
             xp.matmul(columns[:H], chunk.T, out=share[:H])
             if self._joint:  # the passes have one x: its product is with the sum of their dz
-                columns, chunk = entered[:, :, 0].reshape(H + I + 1, -1), dzs.sum(axis=3).reshape(4 * H, -1)
+                summed = sum((dzs[..., n, :] for n in range(2, P)), start=dzs[..., 0, :] + dzs[..., 1, :])
+                columns, chunk = entered[:, :, 0].reshape(H + I + 1, -1), summed.reshape(4 * H, -1)
             in_pieces(columns[H:], chunk.T, out=share[H:], piece=192)
         self.dparams = share if self.dparams is None else xp.add(self.dparams, share, out=self.dparams)

@@ -8,6 +8,7 @@ from typing import Any
 
 from minadv import threads
 from minadv.backend import Array, is_host, namespace
+from minadv.workspace import Slot, Workspace
 
 
 @dataclass(frozen=True)
@@ -18,12 +19,17 @@ class Packed:
     W: Array | None  # (4H, I), where n = 0
 
 
-def pack(params: Any) -> Packed:
-    """Transpose the weights."""
+def packed(params: Any, work: Workspace | None) -> Packed:
+    """The weights as the steps need them; with a workspace, made once for all passes of a scope."""
+    return pack(params, Slot()) if work is None else work.once(params, lambda made_of: pack(made_of, work.common))
+
+
+def pack(params: Any, slot: Slot) -> Packed:
+    """Transpose the weights, into buffers of the slot."""
     H, I = params.U.shape[0], params.W.shape[0]
     below = goes_below(I, H)
     parts = [params.U, params.W, params.b[None]] if below else [params.U, params.b[None]]
-    packed = Packed(_transposed(*parts), None if below else _transposed(params.W))
+    packed = Packed(_transposed(slot, "UWb", *parts), None if below else _transposed(slot, "W", params.W))
     for rows in (packed.UWb, packed.W):
         if rows is not None:
             rows[: 2 * H] *= -1  # i and f
@@ -45,6 +51,27 @@ def by_gate(H: int, columns: Array) -> bool:
 def _has_small_products() -> bool:
     """Whether BLAS has kernels for small products, of up to a million multiplications: OpenBLAS has, with AVX-512."""
     return any(lib.get("architecture") in {"SkylakeX", "Cooperlake", "SapphireRapids"} for lib in threads.blas())
+
+
+KEPT = 2**26
+"""Bytes of products with an input that a workspace keeps for later passes."""
+
+
+def input_products(weights: Packed, x: Array, *, out: Array, again: bool, work: Workspace | None) -> Array:
+    """``W x_t`` for every step of ``x (T, B, I)``, in ``out (T, 4, H, B)`` or where a workspace keeps it.
+
+    It is kept, unless it is large, where passes that run together share the x: a later one will meet it ``again``.
+    """
+    assert weights.W is not None
+    W, flat, what = weights.W, (out.shape[0], -1, out.shape[3]), f"x W by {id(weights)}"
+
+    def make(x: Array, out: Array) -> Array:
+        project(W, x, out=out.reshape(flat))
+        return out
+
+    if work is None or out.nbytes > KEPT or not (again or work.has_made(x, what)):
+        return make(x, out)
+    return work.once(x, lambda x: make(x, work.common.take("xW", out.shape, out)), what)
 
 
 def project(W: Array, x: Array, *, out: Array) -> None:
@@ -81,14 +108,14 @@ def in_pieces(left: Array, right: Array, *, out: Array, piece: int) -> None:
         out += xp.matmul(left[:, cut], right[cut], out=share)
 
 
-def _transposed(*parts: Array) -> Array:
-    """Matrices above each other, as contiguous columns; a strip of 64 rows at a time fits the cache: much faster."""
-    xp, rows = namespace(parts[0]), sum(part.shape[0] for part in parts)
-    out: Array = xp.empty((parts[0].shape[1], rows), dtype=parts[0].dtype)
+def _transposed(slot: Slot, name: str, *parts: Array) -> Array:
+    """Matrices above each other, as contiguous columns; a strip of 16 rows at a time fits the cache: much faster."""
+    rows = sum(part.shape[0] for part in parts)
+    out = slot.take(name, (parts[0].shape[1], rows), parts[0])
     done = 0
     for part in parts:
-        for first in range(0, part.shape[0], 64):
-            strip = part[first : first + 64]
+        for first in range(0, part.shape[0], 16):
+            strip = part[first : first + 16]
             out[:, done + first : done + first + strip.shape[0]] = strip.T
         done += part.shape[0]
     return out

@@ -123,7 +123,7 @@ def backward(
 
     Cost: as forward, and again for the weights.
     """
-    xp, T, B, H = backward_inputs(params, cache, dh, dstate)
+    xp, T, B, H = backward_inputs(params, cache, cache.h.shape[2], dh, dstate)
     x, h, m, valid, slot = cache.x, cache.h, cache.m, cache.valid, cache.slot
     dz = slot.take("dz", (T, B, H), x)  # (T, B, H)
     dhhat = (slot.give if hhat else slot.take)("dhhat", (T, B, H), x)  # (T, B, H)

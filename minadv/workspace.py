@@ -87,7 +87,8 @@ class Workspace:
     def __init__(self) -> None:
         self._slots: list[Slot] = []
         self._free: list[Slot] = []
-        self._made: dict[int, tuple[Any, Any]] | None = None  # by `once`, within a scope
+        self._made: dict[tuple[int, str], tuple[Any, Any]] | None = None  # by `once`, within a scope
+        self._common: list[Slot] = []  # one for each thing that `once` makes
 
     def slot(self) -> Slot:
         """Hand out a slot; caches made by its earlier passes are stale from now on."""
@@ -122,22 +123,36 @@ class Workspace:
         """Let later passes take every slot, the usual call at the end of a training step; ``but`` some of `taken`."""
         self._free = [slot for n, slot in enumerate(self._slots) if n not in (but or ())][::-1]
 
-    def once(self, key: T, make: Callable[[T], M]) -> M:
-        """``make(key)``, made once within a `scope` and remembered until its end; ``key`` must not change meanwhile."""
+    def once(self, key: T, make: Callable[[T], M], what: str = "") -> M:
+        """``make(key)``, made once within a `scope` and remembered until its end; ``key`` must not change meanwhile.
+
+        Different things that are made of one key differ in ``what`` they are.
+        """
         if self._made is None:
             return make(key)
-        if id(key) not in self._made:
-            self._made[id(key)] = (key, make(key))  # the key itself is kept, so that its id stays its own
-        made: M = self._made[id(key)][1]
+        if (id(key), what) not in self._made:
+            self._made[id(key), what] = (key, make(key))  # the key itself is kept, so that its id stays its own
+        made: M = self._made[id(key), what][1]
         return made
+
+    def has_made(self, key: Any, what: str = "") -> bool:
+        """Whether there is nothing left to do for `once`."""
+        return self._made is not None and (id(key), what) in self._made
+
+    @property
+    def common(self) -> Slot:
+        """Buffers for what `once` makes next: the same ones again in the next scope."""
+        n = len(self._made or ())
+        self._common += [Slot(pooled=True) for _ in range(len(self._common), n + 1)]
+        return self._common[n]
 
     def __len__(self) -> int:
         return len(self._slots)
 
     @property
     def nbytes(self) -> int:
-        """Bytes held by all slots."""
-        return sum(slot.nbytes for slot in self._slots)
+        """Bytes held by all slots, and by what passes have in common."""
+        return sum(slot.nbytes for slot in (*self._slots, *self._common))
 
 
 @contextmanager

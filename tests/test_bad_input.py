@@ -122,7 +122,7 @@ BACKWARD = {
     "a cache of another hidden size": (
         lambda p, xp: {"params": make_params(p, xp, 2, 5)},
         ValueError,
-        "cache.h has shape (5, 3, 3), expected (5, 3, 5) (params.U has H = 5",
+        "the cache is one of 3 units, but params.U has H = 5: was it made",
     ),
     "a cache of another input size": (
         lambda p, xp: {"params": make_params(p, xp, 7, 3)},

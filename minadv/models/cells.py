@@ -48,13 +48,15 @@ def forward(
 ) -> tuple[Array | None, tuple[Any, ...], tuple[Any, ...]]:
     """Run layer after layer; returns the top layer's h (T, B, H), the last states and the caches.
 
-    ``remat`` keeps a few states for backward instead of every step (`minadv.remat`); with ``top=False`` the top layer's
-    h, which nobody needs, is then None.
+    ``remat`` keeps a few states for backward instead of every step (`minadv.remat`); with ``top=False`` nobody needs
+    the top layer's h, and it may be None.
     """
     module = by_name(cell)
     options = {"leak": leak} if cell == "gru" else {}
     h: Any = x
-    states, caches = [], []
+    states: list[Any] = []
+    caches: list[Any] = []
+    cache: Any
     for n, layer in enumerate(params):
         given: dict[str, Any] = {
             "state": None if state is None else state[n],
@@ -63,8 +65,11 @@ def forward(
             "work": work,
             **options,
         }
+        states_needed = top or n < len(params) - 1
         if remat:
-            h, last, cache = segments.forward(module, layer, h, states=top or n < len(params) - 1, **given)
+            h, last, cache = segments.forward(module, layer, h, states=states_needed, **given)
+        elif cell == "lstm":
+            h, last, cache = lstm.forward(layer, h, states=states_needed, **given)
         else:
             h, last, cache = module.forward(layer, h, **given)
         states.append(last)
@@ -93,7 +98,7 @@ def forward_together(
     for n, layer in enumerate(params):
         last = None if state is None else state[n]
         passes = [lstm.Inputs(h, last, m[n], valid) for h, m in zip(hs, masks, strict=True)]
-        done = lstm.forward_together(layer, passes, work=work)
+        done = lstm.forward_together(layer, passes, states=top or n < len(params) - 1, work=work)
         hs = [h for h, _, _ in done]
         states.append([after for _, after, _ in done])
         caches.append([cache for _, _, cache in done])

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from minadv import launch, threads
+from minadv import compiled, launch, threads
 from minadv.backend import Device
 from minadv.training import checkpoints, log, packing
 from minadv.training.config import build, describe
@@ -27,6 +27,7 @@ from minadv.training.loop import LOG, Recipe, State, finished, start, train, wei
 from minadv.training.mpi import Ranks
 from minadv.training.task import Task
 from minadv.training.teams import Alone, Team
+from minadv.training.thread_team import Threads
 from minadv.training.workers import Workers
 from minadv.training.world import World, world
 from minadv.trees import any_array
@@ -57,8 +58,8 @@ def run_task(
     """Train a task to the end of its recipe; returns the last state and a record for each evaluation.
 
     ``config`` is what the run's folder says of it, but for the recipe, the seed and the workers, which are added here.
-    ``workers`` processes share each batch (default: `choose_workers`); under mpiexec, its ranks do instead, and
-    ``cuda_aware_mpi`` is `Ranks`'s.
+    ``workers`` threads or processes share each batch (default: `choose_workers`); under mpiexec, its ranks do instead,
+    and ``cuda_aware_mpi`` is `Ranks`'s.
     """
     ranks = world()
     with ranks.together(), ExitStack() as held:
@@ -105,20 +106,26 @@ def team_of(
     task: Task, workers: int, ranks: World | None = None, *, cuda_aware_mpi: bool | None = None
 ) -> Iterator[Team]:
     """The team that computes a task's steps, with as many BLAS threads as suit its weights; closed at the end."""
-    ranks = world() if ranks is None else ranks
-    with threads.blas_threads(1 if task.load.weights <= CACHE else ranks.threads):
+    ranks, load = world() if ranks is None else ranks, task.load
+    if load.compiled:
+        compiled.load()  # and with it another BLAS, whose threads are to be set as well
+    with threads.blas_threads(1 if load.weights <= CACHE else ranks.threads):
         team: Team
         if ranks.size > 1:
             team = Ranks(task, ranks, task.init(), cuda_aware=cuda_aware_mpi)
+        elif workers == 1:
+            team = Alone(task)
+        elif load.compiled or load.weights > CACHE:
+            team = Threads(task, workers)
         else:
-            team = Alone(task) if workers == 1 else Workers(task, workers, task.init())
+            team = Workers(task, workers, task.init())
         try:
             yield team
         finally:
             team.close()
 
 
-CACHE = 2**20
+CACHE = compiled.SMALL
 """Bytes of recurrent weights that stay in a core's own cache: above it BLAS threads share each product instead."""
 
 WORTH = 1e8
@@ -126,7 +133,7 @@ WORTH = 1e8
 
 
 def choose_workers(task: Task, asked: int | None, ranks: int = 1) -> int:
-    """The number of processes that share each batch: as asked for, or as many as there are cores where that pays."""
+    """The number of workers that share each batch: as asked for, or as many as there are cores where that pays."""
     load = task.load
     if ranks > 1:
         if asked not in (None, 1):

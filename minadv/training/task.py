@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from minadv import compiled
 from minadv.adversary import find_adversary
 from minadv.backend import Array, is_device, namespace, same_place, to_host
 from minadv.data.batches import Batches, in_order, take
@@ -33,6 +34,7 @@ class Load:
     weights: int  # bytes of the largest recurrent weight, which is read at every time step
     examples: int  # in a batch
     on_gpu: bool = False
+    compiled: bool = False  # whether the steps of its cells are compiled, and so let other threads run
 
 
 class Task(Protocol):
@@ -151,7 +153,8 @@ class Classify:
         x = self.data.train.x
         H = int(getattr(self.model, "n_hidden", 0))  # a model of one's own may be anything
         products = 4.0 * x.shape[1] * self.batch_size * H * (H + x.shape[2])
-        return Load(products, 4 * H * H * x.dtype.itemsize, self.batch_size, is_device(x))
+        ready = getattr(self.model, "cell", None) == "lstm" and compiled.on_host(x.dtype)
+        return Load(products, 4 * H * H * x.dtype.itemsize, self.batch_size, is_device(x), ready)
 
     def evaluate(self, params: Any, part: str) -> dict[str, Any]:
         split: Split = getattr(self.data, part)

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from minadv import layers
+from minadv import compiled, layers
 from minadv.adversary import find_budgets
 from minadv.backend import Array, is_device, namespace, same_place
 from minadv.data.buckets import LIMIT, Buckets, in_length_order, make_batch, steps_of
@@ -250,7 +250,10 @@ def load_of(model: Encoder, dtype: str, tokens: float, examples: int) -> Load:
     """How much work a pass over so many tokens is."""
     H, D = model.n_hidden, model.n_embedding
     weights = 4 * H * H * np.dtype(dtype).itemsize
-    return Load(4.0 * tokens * H * (H + D), weights, examples, is_device(model.frequencies))
+    products = 4.0 * tokens * H * (H + D)
+    return Load(
+        products, weights, examples, is_device(model.frequencies), model.cell == "lstm" and compiled.on_host(dtype)
+    )
 
 
 def expect_fit(model: Encoder, corpus: Corpus) -> None:

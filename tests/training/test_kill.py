@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from minadv import compiled
 from minadv.cli import main
 from minadv.training import checkpoints, files, log
 from minadv.training.folders import read_config
@@ -50,6 +51,12 @@ def process(arguments: list[str], call: str = "fsync", n: int = 0, group: int | 
     started = [sys.executable, "-m", "tests.training.deadly", call, str(n), *arguments]
     pipe = subprocess.PIPE
     return subprocess.Popen(started, cwd=ROOT, stdout=pipe, stderr=pipe, text=True, process_group=group)
+
+
+@pytest.fixture
+def processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers that are processes: where the steps are compiled they would be threads."""
+    monkeypatch.setenv(compiled.VARIABLE, "0")
 
 
 def wait_for_steps(child: subprocess.Popen[str], n: int) -> None:
@@ -141,6 +148,7 @@ def test_ctrl_c(idx: Path, whole: dict[int, Any], tmp_path: Path, capsys: Any) -
     assert ends(run) == whole[LONG]
 
 
+@pytest.mark.usefixtures("processes")
 def test_ctrl_c_while_workers_start(idx: Path, tmp_path: Path) -> None:
     """To the whole group, as a terminal sends it: the worker, which is still importing, does not say a word."""
     run = tmp_path / "run"
@@ -167,6 +175,7 @@ def workers_of(parent: int) -> list[int]:
     return found
 
 
+@pytest.mark.usefixtures("processes")
 @pytest.mark.parametrize("victim", ["parent", "worker"])
 def test_two_workers(victim: str, idx: Path, tmp_path: Path) -> None:
     """The default of a large task: either of two processes is killed, and the run resumed with two again."""

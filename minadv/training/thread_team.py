@@ -1,0 +1,53 @@
+r"""Threads of one process that share each batch: one Python, one Numba, one copy of the weights.
+
+Python runs one thread at a time, but a matrix product and a compiled step let go of its lock. Where a step of the
+network is little else, because it is compiled (`minadv.compiled`) or because its weights are large, threads are as fast
+as worker processes, and need no memory of their own but their passes'. Elsewhere `minadv.training.workers` is faster.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import ExitStack
+from contextvars import copy_context
+from functools import partial
+from typing import Any
+
+from minadv import threads
+from minadv.regularizers import Term
+from minadv.training.teams import Part, Step, Team, gather, sums
+from minadv.trees import tree_add
+from minadv.workspace import Workspace
+
+
+class Threads(Team):
+    """A team of ``n`` threads with one BLAS thread each; the one that asks for a step is the first of them."""
+
+    def __init__(self, task: Any, n: int) -> None:
+        if n < 2:
+            raise ValueError(f"workers is {n}, expected at least 2 for a team")
+        self._task = task
+        self._members = [(Part(index, n), Workspace()) for index in range(n)]
+        self._held = ExitStack()
+        self._held.enter_context(threads.blas_threads(1))
+        self._others = self._held.enter_context(ThreadPoolExecutor(n - 1, thread_name_prefix="minadv"))
+
+    def step(self, params: Any, step: int, *, weight: float, carry: Any) -> Step:
+        def contribution(part: Part, work: Workspace) -> tuple[Term, Any]:
+            made: tuple[Term, Any] = self._task.term(params, step, weight=weight, carry=carry, part=part, work=work)
+            return made
+
+        # each in a copy of this thread's context, in which NumPy keeps what it is to do about overflow
+        asked = [self._others.submit(copy_context().run, partial(contribution, *other)) for other in self._members[1:]]
+        try:
+            own = contribution(*self._members[0])
+        finally:
+            wait(asked)
+        made = [own, *(one.result() for one in asked)]
+        grads: Any = None
+        for term, _ in made:
+            grads = tree_add(grads, term.grads)
+        return gather(grads, [sums(term, own_carry) for term, own_carry in made])
+
+    def close(self) -> None:
+        self._held.close()
