@@ -174,7 +174,7 @@ def _train_options(parser: argparse.ArgumentParser) -> None:
         "--workers",
         type=positive,
         metavar="N",
-        help="processes that share a batch (default: all cores, if it pays)",
+        help="workers that share a batch, threads or processes (default: all cores, if it pays)",
     )
     run.add_argument(
         "--cuda-aware-mpi", action="store_true", help="under mpiexec on GPUs: the MPI library takes their buffers"

@@ -12,8 +12,7 @@ import functools
 import os
 from collections.abc import Callable
 from importlib import metadata
-from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -61,17 +60,19 @@ SMALL = 2**20
 def takes_whole_passes(U: Array) -> bool:
     """Whether passes with these recurrent weights are compiled as a whole, by `whole_pass`.
 
-    Where the weights are large a step's product takes milliseconds, and two passes that share it take less than twice
-    as long as one: that is worth more.
+    Where the weights are large, two passes that share their products (`lstm.forward_together`) take less than twice as
+    long as one: that is worth more.
     """
-    return not is_device(U) and U.nbytes <= SMALL and on_host(U.dtype)
+    return not is_device(U) and U.nbytes <= SMALL and on_host(U.dtype) and whole_pass() is not None
 
 
 @functools.cache
-def whole_pass() -> ModuleType:
-    """`compiled_pass`, which needs Numba."""
-    from minadv import compiled_pass
-
+def whole_pass() -> Any:
+    """`compiled_pass`; None where Numba or SciPy, whose BLAS it calls, are not such that it can be compiled."""
+    try:
+        from minadv import compiled_pass
+    except Exception:  # the steps are compiled still, and `lstm` has the loop
+        return None
     return compiled_pass
 
 

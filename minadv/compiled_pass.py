@@ -19,10 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from minadv import lstm
+from minadv import gates, lstm
 from minadv.backend import Array
 from minadv.compiled_lstm import _NOTHING, _step_backward, _step_in_place, _tanh, compile_for
-from minadv.gates import vanished
 from minadv.lstm_chunks import Chunks, chunk_length
 from minadv.lstm_packing import by_gate, input_products, packed
 from minadv.workspace import Slot, Workspace, take_slot
@@ -236,7 +235,7 @@ def backward(
         _backward_steps(
             *(U, x[steps], cache.a[steps], m, none if dh_out is None else dh_out[steps]),
             *(cells, cache.hs[k], h, h_before, dh, dc, dz, dhhat, dm, dzs, entered, dhhats[steps]),
-            *(_NOTHING, np.float32(vanished(x.dtype))),
+            *(_NOTHING, np.float32(gates.vanished(x.dtype))),
         )
         if chunks is not None:
             chunks.multiply(k * C)

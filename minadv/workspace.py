@@ -151,8 +151,13 @@ class Workspace:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held by all slots, and by what passes have in common."""
-        return sum(slot.nbytes for slot in (*self._slots, *self._common))
+        """Bytes held by all slots, and for what passes have in common."""
+        return sum(slot.nbytes for slot in self._slots) + self.common_nbytes
+
+    @property
+    def common_nbytes(self) -> int:
+        """Bytes held for what passes have in common: packed weights, products with an input that several share."""
+        return sum(slot.nbytes for slot in self._common)
 
 
 @contextmanager

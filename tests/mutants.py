@@ -15,7 +15,8 @@ from minadv import compiled
 
 ROOT = Path(__file__).parents[1]
 CELLS, ZEROS, HHAT = "gradients/test_cells.py", "gradients/test_zeros.py", "gradients/test_hhat.py"
-TOGETHER, PACKING, COMPILED = "test_together.py", "test_lstm_packing.py", "test_compiled_numba.py"
+TOGETHER, PACKING = "test_together.py", "test_lstm_packing.py"
+COMPILED, WHOLE = "test_compiled_numba.py", "test_compiled_pass.py"
 LAYERS, DISTANCES, FORWARD = "gradients/test_layers.py", "gradients/test_distances.py", "test_cells.py"
 TESTS_FAILED, WRONG_PACKAGE = 1, 99  # exit codes: pytest's, and ours if it would have tested something else
 
@@ -123,6 +124,13 @@ TABLE = {
             "_loop(gates, gates[0], gates, cell, ",
             COMPILED,
         ),
+    ],
+    "compiled_pass.py": [
+        ("the mask is lost on the way back, compiled", "dh[j] = dhhat[j] * m[j]", "dh[j] = dhhat[j]", WHOLE),
+        ("the map is of the last step only, compiled", "dm[j] += dhhat[j] * h[j]", "dm[j] = dhhat[j] * h[j]", WHOLE),
+        ("the chunk's first state, compiled", "h_before[:] = h_start", "h_before[:] = h", WHOLE),
+        ("cells of the next step, compiled", "(cells[t].reshape(shape), h", "(cells[t + 1].reshape(shape), h", WHOLE),
+        ("gates add up to the last, compiled", "_plus(dhhat.reshape(n), h.reshape(n))", "dhhat[:] = h", WHOLE),
     ],
     "layers.py": [
         (

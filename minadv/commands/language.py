@@ -61,7 +61,7 @@ def add_commands(commands: Any, command: Any) -> None:
     parser.add_argument("--patience", type=positive, metavar="N", help="stop after N evaluations without a better one")
     parser.add_argument("--seed", type=count, metavar="N", help="of windows and masks (default: the run's + 1)")
     parser.add_argument("--device", choices=("auto", "cpu", "gpu"), default="auto", help="auto: the GPU if it works")
-    parser.add_argument("--workers", type=positive, metavar="N", help="processes that share a batch")
+    parser.add_argument("--workers", type=positive, metavar="N", help="workers that share a batch")
 
     parser = command(commands, "generate", "text from a language model, word by word")
     parser.set_defaults(work=_generate)

@@ -65,7 +65,10 @@ def _run_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     run.add_argument("--dtype", choices=("float32", "float64"), default="float32", help="type of all numbers")
     run.add_argument("--device", choices=("auto", "cpu", "gpu"), default="auto", help="auto: the GPU if it works")
     run.add_argument(
-        "--workers", type=positive, metavar="N", help="processes that share a batch (default: all cores, if it pays)"
+        "--workers",
+        type=positive,
+        metavar="N",
+        help="workers that share a batch, threads or processes (default: all cores, if it pays)",
     )
     run.add_argument("--eval-every", type=positive, metavar="N", help="steps between evaluations (default: an epoch)")
     run.add_argument(

@@ -115,7 +115,7 @@ def team_of(
             team = Ranks(task, ranks, task.init(), cuda_aware=cuda_aware_mpi)
         elif workers == 1:
             team = Alone(task)
-        elif load.compiled or load.weights > CACHE:
+        elif load.weights > CACHE or load.compiled:
             team = Threads(task, workers)
         else:
             team = Workers(task, workers, task.init())

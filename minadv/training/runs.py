@@ -114,10 +114,10 @@ def fit(
     its fields by name. With ``out`` the run is written there, and ``resume=True`` goes on where a killed run stopped;
     a folder that is there already is otherwise an error. ``about`` is kept in the configuration, for whoever wants to
     find the data again; ``track``, options of `minadv.find_adversary`, adds the mean adversarial mask to each record,
-    over the first ``n`` test examples (default 500); ``on_evaluation`` is called with each record. ``workers``
-    processes share each batch (default: all cores, where that pays), with the same masks and, up to the order of sums,
-    the same results for any number of them. ``cuda_aware_mpi``: under mpiexec on GPUs, whether the MPI library takes
-    their buffers (default: as the environment says, see `minadv.training.mpi`). A model of your own, which meets
+    over the first ``n`` test examples (default 500); ``on_evaluation`` is called with each record. ``workers`` threads
+    or processes share each batch (default: all cores, where that pays), with the same masks and, up to the order of
+    sums, the same results for any number of them. ``cuda_aware_mpi``: under mpiexec on GPUs, whether the MPI library
+    takes their buffers (default: as the environment says, see `minadv.training.mpi`). A model of your own, which meets
     `minadv.models.protocol` and has ``init`` and ``logits``, trains as well, without ``out``.
     """
     per_epoch = Classify(model, data, batch_size=batch_size).per_epoch

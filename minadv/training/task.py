@@ -34,7 +34,7 @@ class Load:
     weights: int  # bytes of the largest recurrent weight, which is read at every time step
     examples: int  # in a batch
     on_gpu: bool = False
-    compiled: bool = False  # whether the steps of its cells are compiled, and so let other threads run
+    compiled: bool = False  # whether the steps of its cells are
 
 
 class Task(Protocol):

@@ -65,7 +65,7 @@ def test_what_is_kept_is_a_few_states(rng, put):
     _, _, cache = remat.forward(lstm, params, x, states=False, work=work)
     lstm.forward(params, x, work=whole)
     assert len(cache.states) == 10 and cache.length == 10
-    assert work.nbytes < whole.nbytes / 8
+    assert work.nbytes - work.common_nbytes < (whole.nbytes - whole.common_nbytes) / 8
     dlast = lstm.State(put(np.ones((B, H), np.float32)), put(np.zeros((B, H), np.float32)))
     remat.backward(lstm, params, cache, None, dstate=dlast, inputs=False)
     assert work.taken == frozenset()
