@@ -74,7 +74,7 @@ def text(results: dict[str, Any]) -> str:
     return f"""# Sequential MNIST at the paper's size
 
 Training on the real images, pixel by pixel: T = {first["T"]}, {about["units"]} units, batches of {about["batch"]},
-float32, {first["workers"]} worker processes as `minadv train smnist` chooses; {about["rounds"]} steps a method after
+float32, {first["workers"]} workers as `minadv train smnist` chooses; {about["rounds"]} steps a method after
 one that is not counted. An epoch has {first["images"]:,} images. Memory is summed over the processes.
 
 {reporting.markdown(head, rows)}

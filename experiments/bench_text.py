@@ -32,13 +32,12 @@ from minadv.data.buckets import LIMIT, Buckets, density
 from minadv.data.documents import Corpus
 from minadv.models.pretraining import TextLM
 from minadv.models.text import TextClassifier
+from minadv.training.folders import team_of
 from minadv.training.loop import advance, start
 from minadv.training.pretrain_task import PretrainTask
-from minadv.training.teams import Alone, Team
 from minadv.training.text import pretrain_recipe, text_recipe
 from minadv.training.text_runs import with_words
 from minadv.training.text_task import TextTask
-from minadv.training.workers import Workers
 
 PRETRAINING = "pre-training"
 PADDING = ("groups", "buckets", "worst", "as they come")
@@ -78,20 +77,16 @@ def measure(preset: Preset, data_dir: str | None, row: str, workers: int, rounds
     task = make_task(preset, corpus, row)
     recipe = pretrain_recipe(rounds + 1) if row == PRETRAINING else text_recipe(rounds + 1)
     before = memory.resident()
-    team: Team = Alone(task) if workers == 1 else Workers(task, workers, task.init())
     seconds, tokens = [], []
-    try:
-        with threads.blas_threads(1):
-            state, _ = advance(task, recipe, start(task, recipe), team)
-            memory.reset([os.getpid()])
-            for step in range(1, rounds + 1):
-                begun = time.perf_counter()
-                state, _ = advance(task, recipe, state, team)
-                seconds.append(time.perf_counter() - begun)
-                tokens.append(tokens_of(task, step))
-            peak = memory.peak([os.getpid()])
-    finally:
-        team.close()
+    with threads.blas_threads(1), team_of(task, workers) as team:
+        state, _ = advance(task, recipe, start(task, recipe), team)
+        memory.reset([os.getpid()])
+        for step in range(1, rounds + 1):
+            begun = time.perf_counter()
+            state, _ = advance(task, recipe, state, team)
+            seconds.append(time.perf_counter() - begun)
+            tokens.append(tokens_of(task, step))
+        peak = memory.peak([os.getpid()])
     real, padded = ([int(step[n]) for step in tokens] for n in range(2))
     return {"seconds": seconds, "real": real, "padded": padded, "before": before, "peak": peak, "workers": workers}
 

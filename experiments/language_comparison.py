@@ -106,7 +106,7 @@ class Job:
     data_dir: str | None
     device: DeviceName = "cpu"
     text: str = ""  # the fingerprint of the corpus
-    workers: int = 1  # processes that share its batches
+    workers: int = 1  # that share its batches
 
     @property
     def folder(self) -> Path:

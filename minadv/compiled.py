@@ -1,9 +1,10 @@
 r"""Who makes the LSTM's element-wise step: `gates`, or one compiled loop or kernel with the same formulas.
 
-On a GPU it is one kernel (`compiled_cuda`). On a processor Numba is optional (``pip install "minadv[fast]"``,
-`compiled_lstm`): with it a training step of a small LSTM in single precision takes about three quarters of the time,
-and each process about 120 MB more. Double precision there takes `gates`, the definition. Results are the same up to
-rounding. ``MINADV_COMPILED=0`` in the environment turns both off.
+On a GPU it is one kernel (`compiled_cuda`). On a processor Numba is optional (``pip install "minadv[fast]"``): with it
+a step in single precision is one loop (`compiled_lstm`), and where the weights are small a whole pass is compiled
+(`compiled_pass`). A training step of a small LSTM then takes about three quarters of the time and two thirds of the
+memory of its passes, and each process about 125 MB more. Double precision takes `gates` and the loop of `lstm`, the
+definition. Results are the same up to rounding. ``MINADV_COMPILED=0`` in the environment turns all of it off.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ import functools
 import os
 from collections.abc import Callable
 from importlib import metadata
-from typing import Any, NamedTuple
+from types import ModuleType
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from minadv import gates
+from minadv import gates, threads
 from minadv.backend import Array, is_device
 
 VARIABLE = "MINADV_COMPILED"
@@ -42,17 +44,6 @@ def lstm_steps(like: Array) -> Steps:
     return by_numba()[0] or DEFINITION if like.dtype == np.float32 else DEFINITION
 
 
-def on_host(dtype: npt.DTypeLike) -> bool:
-    """Whether a processor has compiled steps for numbers of this type."""
-    return np.dtype(dtype) == np.float32 and not switched_off() and by_numba()[0] is not None
-
-
-def load() -> None:
-    """Load what is compiled now, and with it SciPy's BLAS: whoever sets its threads must do so later."""
-    if by_numba()[0] is not None:
-        whole_pass()
-
-
 SMALL = 2**20
 """Bytes of recurrent weights that stay in a core's own cache."""
 
@@ -63,16 +54,19 @@ def takes_whole_passes(U: Array) -> bool:
     Where the weights are large, two passes that share their products (`lstm.forward_together`) take less than twice as
     long as one: that is worth more.
     """
-    return not is_device(U) and U.nbytes <= SMALL and on_host(U.dtype) and whole_pass() is not None
+    return not is_device(U) and takes(U.nbytes, U.dtype)
 
 
-@functools.cache
-def whole_pass() -> Any:
-    """`compiled_pass`; None where Numba or SciPy, whose BLAS it calls, are not such that it can be compiled."""
-    try:
-        from minadv import compiled_pass
-    except Exception:  # the steps are compiled still, and `lstm` has the loop
-        return None
+def takes(nbytes: int, dtype: npt.DTypeLike) -> bool:
+    """Whether those with so many bytes of recurrent weights of this type are, on a processor."""
+    small, single = nbytes <= SMALL, np.dtype(dtype) == np.float32
+    return small and single and not switched_off() and by_numba()[0] is not None
+
+
+def whole_pass() -> ModuleType:
+    """`compiled_pass`, which needs Numba."""
+    from minadv import compiled_pass
+
     return compiled_pass
 
 
@@ -100,6 +94,7 @@ def by_numba() -> tuple[Steps | None, str]:
         from minadv import compiled_lstm
     except Exception as error:  # such as a Numba that is too old for this NumPy: gates can do without
         return None, f"Numba {installed} is installed but does not work: {error}"
+    threads.limit_latecomers()  # SciPy's BLAS has come with it
     return Steps(compiled_lstm.lstm_step, compiled_lstm.lstm_step_backward), f"Numba {installed}"
 
 

@@ -77,6 +77,7 @@ def forward(
     state: State | None = None,
     m: Array | None = None,
     valid: Array | None = None,
+    states: bool = True,
     work: Workspace | None = None,
     leak: Literal["clean", "masked"] = "clean",
 ) -> tuple[Array, State, Cache]:
@@ -84,6 +85,7 @@ def forward(
 
     ``x (T, B, I)``; ``m (B, H)``, all ones if None; ``valid (T, B)`` is False on padding, over which the state is
     carried unchanged (``x`` must be finite there). Returns ``h (T, B, H)``, the last state and the cache.
+    ``states=False`` says that ``h`` is not needed, which makes no difference here.
 
     Cost: T products of (B, H) by (H, 3H), one of (TB, I) by (I, 3H). Keeps about 5 TBH numbers for backward.
     """

@@ -57,6 +57,11 @@ class Inputs:
     state: State | None = None
     m: Array | None = None  # (B, H)
     valid: Array | None = None  # (T, B)
+    lasting: bool = False  # whether later passes may be given this very x: of several that share it now, they often are
+
+    def met_again(self, passes: Sequence[Inputs]) -> bool:
+        """Whether the product with x is worth keeping."""
+        return self.lasting and sum(other.x is self.x for other in passes) > 1
 
 
 @dataclass(frozen=True)
@@ -136,6 +141,7 @@ def forward_together(
     """`forward` of several passes of one shape, side by side. Those given the same ``x`` multiply it only once.
 
     Small passes are compiled as a whole where Numba is installed, and run one after the other: see `compiled_pass`.
+    Those multiply it only once within a workspace's scope, if it is a lasting one.
     """
     if not passes:
         raise ValueError("passes is empty, expected at least one")
@@ -145,8 +151,8 @@ def forward_together(
     x, P, H = passes[0].x, len(passes), params.U.shape[0]
     (T, B, _), xp = x.shape, namespace(x)
     if compiled.takes_whole_passes(params.U) and all(p.valid is None for p in passes):
-        again = any(p.x is x for p in passes[1:])
-        return [compiled.whole_pass().forward(params, p, states=states, again=again, work=work) for p in passes]
+        run = compiled.whole_pass().forward
+        return [run(params, p, states=states, again=p.met_again(passes), work=work) for p in passes]
     caches = [_start(p, H, work) for p in passes]
     weights = packed(params, work)
     slot, first = caches[0].slot, caches[0]  # the slot holds what the passes share
@@ -156,7 +162,7 @@ def forward_together(
     z = slot.take("z", (4, H, P, B), x)  # the pre-activations, without x W where that is apart
     UWb = weights.UWb.reshape(4, H, -1) if by_gate(H, entering) else weights.UWb
     entering_columns, z_columns = entering.reshape(-1, P * B), z.reshape(*UWb.shape[:-1], P * B)
-    xW = _project(weights, caches, work)
+    xW = _project(weights, passes, caches, work)
     a, c, h = z, slot.take("c_t", (H, P, B), x), slot.take("h_t", (H, P, B), x)  # of one step of all passes
     for n, cache in enumerate(caches):
         c[:, n], h[:, n] = cache.c[0], cache.hs[0]
@@ -211,17 +217,21 @@ def _masks_beside(caches: Sequence[Cache]) -> Array | None:
     return beside
 
 
-def _project(weights: Packed, caches: Sequence[Cache], work: Workspace | None) -> list[Array] | None:
+def _project(
+    weights: Packed, passes: Sequence[Inputs], caches: Sequence[Cache], work: Workspace | None
+) -> list[Array] | None:
     """The products with x for every step, (T, 4, H, B) a pass; None where x goes below the state.
 
     Unless they are kept, they lie where the gates of the last pass with this x will be, which comes last to them.
     """
     if weights.W is None:
         return None
-    last = {id(cache.x): cache for cache in caches}
-    again = len(last) < len(caches)
-    made = {name: input_products(weights, at.x, out=at.a, again=again, work=work) for name, at in last.items()}
-    return [made[id(cache.x)] for cache in caches]
+    last = {id(given.x): (given, cache) for given, cache in zip(passes, caches, strict=True)}
+    made = {
+        name: input_products(weights, given.x, out=cache.a, again=given.met_again(passes), work=work)
+        for name, (given, cache) in last.items()
+    }
+    return [made[id(given.x)] for given in passes]
 
 
 def backward(

@@ -23,7 +23,8 @@ def chunk_length(T: int, columns: int, H: int) -> int:
 class Chunks:
     """Collects what enters those products, from the last step to the first, and makes them chunk by chunk.
 
-    ``W (I, 4H)``; ``caches`` are those of passes of one shape, P of them with B examples each.
+    ``W (I, 4H)``; ``caches`` are those of passes of one shape, P of them with B examples each. Who fills ``dzs`` and
+    ``entered`` by other means than `add` calls `multiply` after each chunk.
     """
 
     def __init__(self, W: Array, caches: Sequence[Any], *, weights: bool, inputs: bool) -> None:
@@ -31,10 +32,10 @@ class Chunks:
         (T, B, I), H = x.shape, W.shape[1] // 4
         self._W, self._xs, self._size, self._T = W, [cache.x for cache in caches], (I, H, P, B), T
         self._C = chunk_length(T, P * B, H)
-        self._dzs = slot.take("dzs", (4, H, self._C, P, B), x)
-        self._entered = slot.take("entered", (H + I + 1, self._C, P, B), x) if weights else None  # the states, x and 1
-        if self._entered is not None:
-            self._entered[-1] = 1
+        self.dzs = slot.take("dzs", (4, H, self._C, P, B), x)
+        self.entered = slot.take("entered", (H + I + 1, self._C, P, B), x) if weights else None  # states, x and 1
+        if self.entered is not None:
+            self.entered[-1] = 1
         self._below = goes_below(I, H)  # U, W and b in one product
         self._joint = not self._below and P > 1 and all(other is x for other in self._xs)
         self.dx = [xp.empty_like(x) for _ in caches] if inputs else None  # (T, B, I) a pass
@@ -43,26 +44,26 @@ class Chunks:
     def add(self, t: int, dz: Array, hhat: Array) -> None:
         """Step t: ``dz (4, H, P, B)``, and the masked states ``hhat (H, P, B)`` that entered it."""
         k, (_, H, _, _) = (t - 1) % self._C, self._size  # the step's place in its chunk
-        self._dzs[:, :, k] = dz
-        if self._entered is not None:
-            self._entered[:H, k] = hhat
+        self.dzs[:, :, k] = dz
+        if self.entered is not None:
+            self.entered[:H, k] = hhat
             for n, x in enumerate(self._xs[:1] if self._joint else self._xs):
-                self._entered[H:-1, k, n] = x[t - 1].T
+                self.entered[H:-1, k, n] = x[t - 1].T
         if k == 0:  # the chunk of the steps t .. t + C - 1 is whole
             self.multiply(t - 1)
 
     def multiply(self, first: int) -> None:
         """The products of the chunk that begins after ``first`` steps, once its columns are there."""
         (I, H, P, B), xp, size = self._size, namespace(self._W), min(self._C, self._T - first)
-        dzs = self._dzs[:, :, :size]
+        dzs = self.dzs[:, :, :size]
         chunk = dzs.reshape(4 * H, -1)
         if self.dx is not None:
             dx = (self._W @ chunk).reshape(I, size, P, B)
             for n, whole in enumerate(self.dx):
                 whole[first : first + size] = dx[:, :, n].transpose(1, 2, 0)
-        if self._entered is None:
+        if self.entered is None:
             return
-        entered, share = self._entered[:, :size], xp.empty((H + I + 1, 4 * H), chunk.dtype)
+        entered, share = self.entered[:, :size], xp.empty((H + I + 1, 4 * H), chunk.dtype)
         columns = entered.reshape(H + I + 1, -1)
         if self._below:
             xp.matmul(columns, chunk.T, out=share)

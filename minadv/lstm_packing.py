@@ -21,7 +21,7 @@ class Packed:
 
 def packed(params: Any, work: Workspace | None) -> Packed:
     """The weights as the steps need them; with a workspace, made once for all passes of a scope."""
-    return pack(params, Slot()) if work is None else work.once(params, lambda made_of: pack(made_of, work.common))
+    return pack(params, Slot()) if work is None else work.once(params, pack)
 
 
 def pack(params: Any, slot: Slot) -> Packed:
@@ -60,7 +60,7 @@ KEPT = 2**26
 def input_products(weights: Packed, x: Array, *, out: Array, again: bool, work: Workspace | None) -> Array:
     """``W x_t`` for every step of ``x (T, B, I)``, in ``out (T, 4, H, B)`` or where a workspace keeps it.
 
-    It is kept, unless it is large, where passes that run together share the x: a later one will meet it ``again``.
+    It is kept, unless it is large, for later passes that will meet the same x ``again``.
     """
     assert weights.W is not None
     W, flat, what = weights.W, (out.shape[0], -1, out.shape[3]), f"x W by {id(weights)}"
@@ -71,7 +71,7 @@ def input_products(weights: Packed, x: Array, *, out: Array, again: bool, work: 
 
     if work is None or out.nbytes > KEPT or not (again or work.has_made(x, what)):
         return make(x, out)
-    return work.once(x, lambda x: make(x, work.common.take("xW", out.shape, out)), what)
+    return work.once(x, lambda x, slot: make(x, slot.take("xW", out.shape, out)), what)
 
 
 def project(W: Array, x: Array, *, out: Array) -> None:

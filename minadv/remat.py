@@ -60,7 +60,14 @@ def forward(
         before.append(state)
         with scope(work):
             part, state, _ = cell.forward(
-                params, x[steps], state=state, m=m, valid=None if valid is None else valid[steps], work=work, **options
+                params,
+                x[steps],
+                state=state,
+                m=m,
+                valid=None if valid is None else valid[steps],
+                states=states,
+                work=work,
+                **options,
             )
             if h is not None:
                 h[steps] = part
@@ -94,6 +101,7 @@ def backward(
                 state=cache.states[n],
                 m=cache.m,
                 valid=valid,
+                states=False,
                 work=cache.work,
                 **cache.options,
             )

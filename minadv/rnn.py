@@ -73,12 +73,14 @@ def forward(
     state: State | None = None,
     m: Array | None = None,
     valid: Array | None = None,
+    states: bool = True,
     work: Workspace | None = None,
 ) -> tuple[Array, State, Cache]:
     r"""Run the network over a sequence.
 
     ``x (T, B, I)``; ``m (B, H)``, all ones if None; ``valid (T, B)`` is False on padding, over which the state is
     carried unchanged (``x`` must be finite there). Returns ``h (T, B, H)``, the last state and the cache.
+    ``states=False`` says that ``h`` is not needed, which makes no difference here.
 
     Cost: T products of (B, H) by (H, H), one of (TB, I) by (I, H). Keeps (T+1) B H numbers for backward.
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
@@ -28,7 +28,39 @@ def blas_threads(n: int | None) -> Iterator[None]:
         yield
         return
     with controller.limit(limits=n, user_api="blas"):
-        yield
+        _limits.append(n)
+        try:
+            yield
+        finally:
+            _limits.pop()
+            if not _limits:
+                _late.close()
+
+
+_limits: list[int | None] = []  # of the `blas_threads` that are under way, the innermost last
+_late = ExitStack()
+
+
+def limit_here(n: int) -> None:
+    """In a thread of one's own, as its first act: `blas_threads` for its whole life.
+
+    Most libraries have one number of threads for the whole process, but those that use OpenMP have one for each thread.
+    """
+    controller = _controller() if users_setting() is None else None
+    if controller is not None:
+        controller.limit(limits=n, user_api="blas")
+
+
+def can_limit() -> bool:
+    """Whether the number of threads can be set, or is the user's own choice."""
+    return users_setting() is not None or bool(blas())
+
+
+def limit_latecomers() -> None:
+    """Give a BLAS that was loaded within `blas_threads` as many threads as the others, until its end."""
+    controller = _controller() if _limits else None
+    if controller is not None:
+        _late.enter_context(controller.limit(limits=_limits[-1], user_api="blas"))
 
 
 def one_thread_each() -> dict[str, str]:

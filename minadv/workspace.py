@@ -11,8 +11,10 @@ A training loop::
 Each pass takes one slot and keeps it until the slot is freed and another pass takes it (of passes that run together the
 first one's also holds what they share). What a pass returns lives in
 its slot too, ``h`` until the slot is taken again and ``Grads.hhat`` until the next backward: copy what must outlive it.
-Using a cache after its slot has been taken again raises `StaleCacheError`. Without a workspace each pass has a slot of
-its own, and nothing is ever stale; ``h`` is then still a view of the cache: do not write into it before backward.
+What passes of one training step have in common, such as packed weights, is made once within a `scope`, in buffers of
+its own. Using a cache after its slot has been taken again raises `StaleCacheError`. Without a workspace each pass has a
+slot of its own, and nothing is ever stale; ``h`` is then still a view of the cache: do not write into it before
+backward.
 """
 
 from __future__ import annotations
@@ -88,7 +90,8 @@ class Workspace:
         self._slots: list[Slot] = []
         self._free: list[Slot] = []
         self._made: dict[tuple[int, str], tuple[Any, Any]] | None = None  # by `once`, within a scope
-        self._common: list[Slot] = []  # one for each thing that `once` makes
+        self._common: list[Slot] = []  # one for each thing that `once` makes within a scope
+        self._n_common = 0  # how many of them this scope has used
 
     def slot(self) -> Slot:
         """Hand out a slot; caches made by its earlier passes are stale from now on."""
@@ -123,15 +126,16 @@ class Workspace:
         """Let later passes take every slot, the usual call at the end of a training step; ``but`` some of `taken`."""
         self._free = [slot for n, slot in enumerate(self._slots) if n not in (but or ())][::-1]
 
-    def once(self, key: T, make: Callable[[T], M], what: str = "") -> M:
-        """``make(key)``, made once within a `scope` and remembered until its end; ``key`` must not change meanwhile.
+    def once(self, key: T, make: Callable[[T, Slot], M], what: str = "") -> M:
+        """``make(key, slot)``, made once within a `scope` and remembered until its end; ``key`` must not change.
 
-        Different things that are made of one key differ in ``what`` they are.
+        ``slot`` has buffers for it, the same ones again in the next scope. Different things that are made of one key
+        differ in ``what`` they are. Outside a scope it is made each time, in buffers of its own.
         """
         if self._made is None:
-            return make(key)
+            return make(key, Slot())
         if (id(key), what) not in self._made:
-            self._made[id(key), what] = (key, make(key))  # the key itself is kept, so that its id stays its own
+            self._made[id(key), what] = (key, make(key, self._next_common()))  # the key is kept: its id stays its own
         made: M = self._made[id(key), what][1]
         return made
 
@@ -139,12 +143,11 @@ class Workspace:
         """Whether there is nothing left to do for `once`."""
         return self._made is not None and (id(key), what) in self._made
 
-    @property
-    def common(self) -> Slot:
-        """Buffers for what `once` makes next: the same ones again in the next scope."""
-        n = len(self._made or ())
-        self._common += [Slot(pooled=True) for _ in range(len(self._common), n + 1)]
-        return self._common[n]
+    def _next_common(self) -> Slot:
+        if self._n_common == len(self._common):
+            self._common.append(Slot(pooled=True))
+        self._n_common += 1
+        return self._common[self._n_common - 1]
 
     def __len__(self) -> int:
         return len(self._slots)
@@ -164,14 +167,14 @@ class Workspace:
 def scope(work: Workspace | None) -> Iterator[None]:
     """Within it, passes take slots of the workspace; at its end those slots are free again.
 
-    Parameters must not be changed within it: passes with the same parameters share what they derive from them.
+    Parameters and inputs must not be changed within it: passes share what they derive from them.
     """
     if work is None:
         yield
         return
     before, outermost = work.taken, work._made is None
     if outermost:
-        work._made = {}
+        work._made, work._n_common = {}, 0
     try:
         yield
     finally:

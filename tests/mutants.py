@@ -124,13 +124,25 @@ TABLE = {
             "_loop(gates, gates[0], gates, cell, ",
             COMPILED,
         ),
-    ],
-    "compiled_pass.py": [
         ("the mask is lost on the way back, compiled", "dh[j] = dhhat[j] * m[j]", "dh[j] = dhhat[j]", WHOLE),
         ("the map is of the last step only, compiled", "dm[j] += dhhat[j] * h[j]", "dm[j] = dhhat[j] * h[j]", WHOLE),
         ("the chunk's first state, compiled", "h_before[:] = h_start", "h_before[:] = h", WHOLE),
         ("cells of the next step, compiled", "(cells[t].reshape(shape), h", "(cells[t + 1].reshape(shape), h", WHOLE),
         ("gates add up to the last, compiled", "_plus(dhhat.reshape(n), h.reshape(n))", "dhhat[:] = h", WHOLE),
+        (
+            "what is no number vanishes, compiled",
+            "_f(0) if abs(gradient[j]) <= limit else gradient[j]",
+            "gradient[j] if abs(gradient[j]) > limit else _f(0)",
+            WHOLE,
+        ),
+    ],
+    "compiled_pass.py": [
+        (
+            "the last chunk's cell for all, compiled",
+            "cells[0] = cache.c[k]\n        compiled_lstm.backward_steps",
+            "cells[0] = cache.c[0]\n        compiled_lstm.backward_steps",
+            WHOLE,
+        ),
     ],
     "layers.py": [
         (
@@ -181,7 +193,9 @@ def run(mutant: Mutant | None, files: list[str]) -> subprocess.CompletedProcess[
             source.write_text(text.replace(mutant.old, mutant.new))
         environment = {k: v for k, v in os.environ.items() if k != "PYTEST_ADDOPTS"}
         environment |= {"PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1", "HYPOTHESIS_PROFILE": "mutants"}
-        environment[compiled.VARIABLE] = "0"  # in a copy everything would be compiled again; COMPILED does it anyway
+        environment[compiled.VARIABLE] = (
+            "0"  # in a copy everything would be compiled again; COMPILED and WHOLE do it anyway
+        )
         quiet = ["-x", "-q", "-p", "no:cacheprovider", "--assert=plain"]  # that a test fails is enough, not why
         command = [sys.executable, "-c", CHECKED_PYTEST, *quiet, *(f"tests/{file}" for file in files)]
         return subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, timeout=300)

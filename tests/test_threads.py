@@ -1,5 +1,6 @@
 """BLAS threads are set through threadpoolctl, within a context, unless the user has set them."""
 
+import os
 import subprocess
 import sys
 from typing import Any
@@ -72,3 +73,33 @@ def test_a_process_of_its_own(given: dict[str, str], expected: int, monkeypatch:
     ask = "import numpy, threadpoolctl; print(*{p['num_threads'] for p in threadpoolctl.threadpool_info()})"
     done = subprocess.run([sys.executable, "-c", ask], env=threads.one_thread_each(), capture_output=True, text=True)
     assert done.stdout.split() == [str(expected)]
+
+
+LATE = """
+import numpy, sys, threadpoolctl
+from minadv import threads
+
+def counts():
+    return sorted(library["num_threads"] for library in threads.blas())
+
+threadpoolctl.threadpool_limits(3, user_api="blas")
+with threads.blas_threads(2):
+    with threads.blas_threads(1):
+        assert "scipy" not in sys.modules
+        import scipy.linalg.blas
+        late = max(counts())
+        before = counts()
+        threads.limit_latecomers()
+        within = counts()
+after = counts()
+print(len(before), set(within), after == sorted([3, late]))
+"""
+
+
+def test_a_blas_that_comes_late() -> None:
+    """SciPy's, which compiled passes call, is loaded with the first of them."""
+    environment = {name: value for name, value in os.environ.items() if name not in threads.VARIABLES}
+    done = subprocess.run([sys.executable, "-c", LATE], env=environment, capture_output=True, text=True, check=True)
+    if done.stdout.startswith("1 "):
+        pytest.skip("NumPy and SciPy share one BLAS here")
+    assert done.stdout == "2 {1} True\n"

@@ -1,12 +1,13 @@
 """Passes side by side: the numbers of each pass by itself, whatever they share and however they are multiplied."""
 
 import weakref
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from minadv import Workspace, lstm
+from minadv import Workspace, lstm, lstm_packing
 from minadv.adversary import find_adversary
 from minadv.backend import to_host
 from minadv.models import Batch, Classifier, cells
@@ -14,6 +15,7 @@ from minadv.models.classifier import Noise
 from minadv.models.protocol import runs_together
 from minadv.regularizers import EL, FD, AdD
 from minadv.trees import tree_add, tree_map
+from minadv.workspace import scope
 from tests import textbook
 from tests.cells import GAPS, RAGGED, Problem, make
 from tests.compare import assert_close, assert_same_bits
@@ -48,6 +50,40 @@ def test_forward(sizes, products, rng, put):
         given = {"state": p.state, "m": p.m} if p.m is not None else {}
         problem = Problem(lstm, {}, {"params": params, "x": p.x, **given}, p.valid)
         assert_close((h, state), put(textbook.run(problem)))
+
+
+@pytest.mark.parametrize("within", [True, False], ids=["a scope", "none"])
+def test_products_with_an_input_are_kept(within, rng, put, monkeypatch):
+    """For later passes over it, in a scope, and made anew in the next one; the numbers are the same to the bit."""
+    calls, real = [], lstm_packing.project
+    monkeypatch.setattr(lstm_packing, "project", lambda *args, **out: calls.append(1) or real(*args, **out))
+    work, held_before = Workspace(), []
+    for _ in range(3):
+        params, passes, _, _ = three(rng, put, **SIZES["x by itself"])
+        passes = [replace(p, lasting=True) for p in passes]
+        expected = [h for h, _, _ in lstm.forward_together(params, [*passes, passes[0]])]
+        calls.clear()
+        with scope(work) if within else nullcontext():
+            found = [h.copy() for h, _, _ in lstm.forward_together(params, passes, work=work)]
+            found.append(lstm.forward_together(params, passes[:1], work=work)[0][0].copy())
+        work.free_all()
+        assert_same_bits(found, expected)
+        assert len(calls) == (2 if within else 3)  # two inputs; without a scope the first of them once more
+        held_before.append(work.common_nbytes)
+    assert held_before == [held_before[0]] * 3
+    assert (held_before[0] > 0) == within
+
+
+@pytest.mark.parametrize("change", [{"lasting": False}, {"KEPT": 0}], ids=["passing", "large"])
+def test_products_that_are_not_kept(change, rng, put, monkeypatch):
+    params, passes, _, _ = three(rng, put, **SIZES["x by itself"])
+    passes = [replace(p, lasting=change.get("lasting", True)) for p in passes]
+    monkeypatch.setattr(lstm_packing, "KEPT", change.get("KEPT", lstm_packing.KEPT))
+    work = Workspace()
+    with scope(work):
+        lstm.forward_together(params, passes, work=work)
+        assert not work.has_made(passes[0].x, f"x W by {id(lstm_packing.packed(params, work))}")
+        assert work.has_made(params)
 
 
 @pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)

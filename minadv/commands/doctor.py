@@ -6,16 +6,17 @@ import argparse
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from minadv import compiled, gradcheck, lstm, threads
-from minadv.backend import Array, choose_device, same_place, to_device
+from minadv.backend import Array, choose_device, namespace, same_place, to_device
 from minadv.data import fetch, known
 from minadv.data.errors import DataError
 from minadv.training import packing
 from minadv.training.log import versions
-from minadv.trees import tree_map
+from minadv.trees import leaves, tree_map
 
 INSTALLED = {
     "digits": "scikit-learn's 1,797 digits of 8 x 8 pixels",
@@ -60,16 +61,20 @@ def doctor(args: argparse.Namespace) -> None:
 
 
 def _single_precision(params: lstm.Params, x: Array, m: Array) -> float:
-    """How far an LSTM's states in single precision, which others may compute, are from those in double."""
-    double, _, _ = lstm.forward(params, x, m=m)
-    params, x, m = tree_map(lambda a: a.astype(np.float32), (params, x, m))
-    return float(abs(lstm.forward(params, x, m=m)[0] - double).max())
+    """How far states and gradients of an LSTM in single precision, which others may compute, are from double."""
+    found = []
+    for dtype in (np.float64, np.float32):
+        args: dict[str, Any] = tree_map(lambda a, to=dtype: a.astype(to), {"params": params, "x": x, "m": m})
+        h, _, _ = lstm.forward(args["params"], args["x"], m=args["m"])
+        found.append({"h": h, **_gradients(args, namespace(h).ones_like(h))})
+    both = zip(leaves(found[0]), leaves(found[1]), strict=True)
+    return max(float(abs(single - double).max()) for (_, double), (_, single) in both)
 
 
-def _gradients(args: dict[str, object], dh: object) -> dict[str, object]:
+def _gradients(args: dict[str, Any], dh: Array) -> dict[str, Any]:
     params, x, m = args["params"], args["x"], args["m"]
-    _, _, cache = lstm.forward(params, x, m=m)  # type: ignore[arg-type]
-    grads = lstm.backward(params, cache, dh)  # type: ignore[arg-type]
+    _, _, cache = lstm.forward(params, x, m=m)
+    grads = lstm.backward(params, cache, dh)
     return {"params": grads.params, "x": grads.x, "m": grads.m}
 
 

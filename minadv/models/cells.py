@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -56,7 +57,6 @@ def forward(
     h: Any = x
     states: list[Any] = []
     caches: list[Any] = []
-    cache: Any
     for n, layer in enumerate(params):
         given: dict[str, Any] = {
             "state": None if state is None else state[n],
@@ -65,13 +65,8 @@ def forward(
             "work": work,
             **options,
         }
-        states_needed = top or n < len(params) - 1
-        if remat:
-            h, last, cache = segments.forward(module, layer, h, states=states_needed, **given)
-        elif cell == "lstm":
-            h, last, cache = lstm.forward(layer, h, states=states_needed, **given)
-        else:
-            h, last, cache = module.forward(layer, h, **given)
+        run = partial(segments.forward, module) if remat else module.forward
+        h, last, cache = run(layer, h, states=top or n < len(params) - 1, **given)
         states.append(last)
         caches.append(cache)
     return h, tuple(states), tuple(caches)
@@ -88,16 +83,20 @@ def forward_together(
     leak: str = "clean",
     remat: bool = False,
     top: bool = True,
+    lasting: bool = False,
     work: Workspace | None = None,
 ) -> list[tuple[Any, tuple[Any, ...], tuple[Any, ...]]]:
-    """`forward` of several passes, each with its own x and masks; LSTMs layer by layer side by side."""
-    if cell != "lstm" or remat or len(xs) == 1:
+    """`forward` of several passes, each with its own x and masks; LSTMs layer by layer side by side.
+
+    ``lasting``: later passes may be given the very same xs.
+    """
+    if cell != "lstm" or remat:
         given: dict[str, Any] = {"state": state, "valid": valid, "leak": leak, "remat": remat, "top": top, "work": work}
         return [forward(cell, params, x, masks=m, **given) for x, m in zip(xs, masks, strict=True)]
     hs, states, caches = list(xs), [], []
     for n, layer in enumerate(params):
         last = None if state is None else state[n]
-        passes = [lstm.Inputs(h, last, m[n], valid) for h, m in zip(hs, masks, strict=True)]
+        passes = [lstm.Inputs(h, last, m[n], valid, lasting and n == 0) for h, m in zip(hs, masks, strict=True)]
         done = lstm.forward_together(layer, passes, states=top or n < len(params) - 1, work=work)
         hs = [h for h, _, _ in done]
         states.append([after for _, after, _ in done])

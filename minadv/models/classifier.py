@@ -177,6 +177,7 @@ class Classifier:
             leak=self.leak,
             remat=self.remat,
             top=self.steps == "all",
+            lasting=all(x is batch.x for x in xs),
             work=work,
         )
         done = []

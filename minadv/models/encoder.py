@@ -109,7 +109,7 @@ class Encoder:
         """What normalises the embeddings, None if nothing does; passes that share a workspace's scope share it."""
         if not self.normalise:
             return None
-        return self._moments(params) if work is None else work.once(params, self._moments)
+        return self._moments(params) if work is None else work.once(params, lambda of, _: self._moments(of))
 
     def _moments(self, params: Params) -> Moments:
         f = self.frequencies

@@ -121,7 +121,7 @@ def dropconnect(
     made: dict[int, lstm.Params] = {id(None): layer}
     for keep in keeps:
         if keep is not None and id(keep) not in made:
-            made[id(keep)] = make(keep) if work is None else work.once(keep, make)
+            made[id(keep)] = make(keep) if work is None else work.once(keep, lambda of, _: make(of))
     return [made[id(keep)] for keep in keeps]
 
 

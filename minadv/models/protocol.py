@@ -8,6 +8,8 @@ Gradients returned by head, compare and body_backward are those of the **sum** o
 given; a mean or a weight is a factor that the caller applies. Parameter gradients have the structure of ``params``,
 with None where a part contributes nothing.
 
+Nothing is kept on the model between calls: workers that share a batch may be threads, and call it at the same time.
+
 A batch is whatever the model takes, with a ``len``, the number of examples, and ``targets``, which head is given.
 `minadv.bounds` asks for one method more, ``logits(params, features)``.
 """

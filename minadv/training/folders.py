@@ -108,14 +108,14 @@ def team_of(
     """The team that computes a task's steps, with as many BLAS threads as suit its weights; closed at the end."""
     ranks, load = world() if ranks is None else ranks, task.load
     if load.compiled:
-        compiled.load()  # and with it another BLAS, whose threads are to be set as well
+        compiled.whole_pass()  # here, where the threads of the BLAS that comes with it can be set
     with threads.blas_threads(1 if load.weights <= CACHE else ranks.threads):
         team: Team
         if ranks.size > 1:
             team = Ranks(task, ranks, task.init(), cuda_aware=cuda_aware_mpi)
         elif workers == 1:
             team = Alone(task)
-        elif load.weights > CACHE or load.compiled:
+        elif (load.compiled or load.weights > CACHE) and threads.can_limit():
             team = Threads(task, workers)
         else:
             team = Workers(task, workers, task.init())

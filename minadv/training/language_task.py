@@ -134,9 +134,9 @@ class LanguageTask:
         sizes, model = (self.model.n_embed, *self.model.hidden), self.model
         a_word = sum(4.0 * H * (I + H) for I, H in zip(sizes, model.hidden, strict=False)) + model.n_words * sizes[-1]
         heaviest = 4 * max(model.hidden) ** 2 * np.dtype(self.dtype).itemsize
-        return Load(
-            a_word * self.units_per_step, heaviest, self.batch_size, is_device(self.train), compiled.on_host(self.dtype)
-        )
+        on_gpu = is_device(self.train)
+        ready = not on_gpu and compiled.takes(heaviest, self.dtype)
+        return Load(a_word * self.units_per_step, heaviest, self.batch_size, on_gpu, ready)
 
     def evaluate(self, params: Any, part: str) -> dict[str, Any]:
         return evaluate(self.model, params, getattr(self, part), columns=self.columns, window=self.bptt)

@@ -69,7 +69,8 @@ def versions() -> dict[str, str]:
     except ImportError:
         return found
     pools = [pool for pool in threadpoolctl.threadpool_info() if pool["user_api"] == "blas"]
-    pools = [pool for pool in pools if "numpy" in pool["filepath"]] or pools  # SciPy may bring one more of its own
+    if not compiled.version():  # whose products are SciPy's, which may bring a BLAS of its own
+        pools = [pool for pool in pools if "numpy" in pool["filepath"]] or pools
     texts = {f"{pool['internal_api']} {pool['version']}, threads: {pool['num_threads']}" for pool in pools}
     return {**found, "blas": "; ".join(sorted(texts))}
 

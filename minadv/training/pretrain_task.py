@@ -90,7 +90,7 @@ class PretrainTask:
 
     @property
     def load(self) -> Load:
-        load = load_of(self.model, self.dtype, self.units_per_step, self.batch_size)
+        load = load_of(self.model, self.dtype, self.units_per_step, self.batch_size, padded=False)
         softmax = float(self.units_per_step) * self.model.n_hidden * self.model.n_candidates
         return replace(load, products=load.products + softmax)
 

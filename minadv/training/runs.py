@@ -118,7 +118,8 @@ def fit(
     or processes share each batch (default: all cores, where that pays), with the same masks and, up to the order of
     sums, the same results for any number of them. ``cuda_aware_mpi``: under mpiexec on GPUs, whether the MPI library
     takes their buffers (default: as the environment says, see `minadv.training.mpi`). A model of your own, which meets
-    `minadv.models.protocol` and has ``init`` and ``logits``, trains as well, without ``out``.
+    `minadv.models.protocol` and has ``init`` and ``logits``, trains as well, without ``out``; give it ``workers=1`` if
+    it cannot be called by several threads at once.
     """
     per_epoch = Classify(model, data, batch_size=batch_size).per_epoch
     if recipe is None:

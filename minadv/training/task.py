@@ -34,7 +34,7 @@ class Load:
     weights: int  # bytes of the largest recurrent weight, which is read at every time step
     examples: int  # in a batch
     on_gpu: bool = False
-    compiled: bool = False  # whether the steps of its cells are
+    compiled: bool = False  # whether its passes are, as a whole: see `minadv.compiled_pass`
 
 
 class Task(Protocol):
@@ -153,8 +153,9 @@ class Classify:
         x = self.data.train.x
         H = int(getattr(self.model, "n_hidden", 0))  # a model of one's own may be anything
         products = 4.0 * x.shape[1] * self.batch_size * H * (H + x.shape[2])
-        ready = getattr(self.model, "cell", None) == "lstm" and compiled.on_host(x.dtype)
-        return Load(products, 4 * H * H * x.dtype.itemsize, self.batch_size, is_device(x), ready)
+        weights, on_gpu = 4 * H * H * x.dtype.itemsize, is_device(x)
+        ready = getattr(self.model, "cell", None) == "lstm" and not on_gpu and compiled.takes(weights, x.dtype)
+        return Load(products, weights, self.batch_size, on_gpu, ready)
 
     def evaluate(self, params: Any, part: str) -> dict[str, Any]:
         split: Split = getattr(self.data, part)

@@ -4,8 +4,8 @@ A team has the gradient of a step computed: each member takes a `Part` of the ba
 team adds them up. Members draw the masks of the whole batch and keep their rows (`minadv.draws`), so that the result
 does not depend on how many they are, but for the order of the sums; for a given number it is the same to the bit.
 
-`Alone` is a team of one. `minadv.training.workers.Workers` is one of processes on this machine, and
-`minadv.training.mpi.Ranks` one over MPI.
+`Alone` is a team of one. On one machine `minadv.training.thread_team.Threads` is one of threads and
+`minadv.training.workers.Workers` one of processes; `minadv.training.mpi.Ranks` is one over MPI.
 """
 
 from __future__ import annotations

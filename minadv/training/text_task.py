@@ -166,7 +166,7 @@ class TextTask:
     @property
     def load(self) -> Load:
         tokens = sum(r.buckets.size * float(r.buckets.steps.mean()) for r in self.readings)
-        return load_of(self.model, self.dtype, tokens, min(r.buckets.size for r in self.readings))
+        return load_of(self.model, self.dtype, tokens, min(r.buckets.size for r in self.readings), padded=True)
 
     def evaluate(self, params: Any, part: str) -> dict[str, Any]:
         return evaluate(self.model, params, getattr(self.corpus, part), max_tokens=self.max_tokens)
@@ -246,14 +246,12 @@ def place(model: Encoder) -> Array:
     return model.frequencies
 
 
-def load_of(model: Encoder, dtype: str, tokens: float, examples: int) -> Load:
-    """How much work a pass over so many tokens is."""
-    H, D = model.n_hidden, model.n_embedding
+def load_of(model: Encoder, dtype: str, tokens: float, examples: int, *, padded: bool) -> Load:
+    """How much work a pass over so many tokens is; passes over padding are not compiled as a whole."""
+    H, D, on_gpu = model.n_hidden, model.n_embedding, is_device(model.frequencies)
     weights = 4 * H * H * np.dtype(dtype).itemsize
-    products = 4.0 * tokens * H * (H + D)
-    return Load(
-        products, weights, examples, is_device(model.frequencies), model.cell == "lstm" and compiled.on_host(dtype)
-    )
+    ready = model.cell == "lstm" and not (padded or on_gpu) and compiled.takes(weights, dtype)
+    return Load(4.0 * tokens * H * (H + D), weights, examples, on_gpu, ready)
 
 
 def expect_fit(model: Encoder, corpus: Corpus) -> None:

@@ -1,8 +1,9 @@
-r"""Threads of one process that share each batch: one Python, one Numba, one copy of the weights.
+r"""Threads of one process that share each batch.
 
 Python runs one thread at a time, but a matrix product and a compiled step let go of its lock. Where a step of the
 network is little else, because it is compiled (`minadv.compiled`) or because its weights are large, threads are as fast
-as worker processes, and need no memory of their own but their passes'. Elsewhere `minadv.training.workers` is faster.
+as worker processes, and share one Python and all that it has loaded; of their own they have the buffers of their
+passes, packed weights among them. Elsewhere `minadv.training.workers` is faster.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ class Threads(Team):
         self._members = [(Part(index, n), Workspace()) for index in range(n)]
         self._held = ExitStack()
         self._held.enter_context(threads.blas_threads(1))
-        self._others = self._held.enter_context(ThreadPoolExecutor(n - 1, thread_name_prefix="minadv"))
+        pool = ThreadPoolExecutor(n - 1, "minadv", initializer=threads.limit_here, initargs=(1,))
+        self._others = self._held.enter_context(pool)
 
     def step(self, params: Any, step: int, *, weight: float, carry: Any) -> Step:
         def contribution(part: Part, work: Workspace) -> tuple[Term, Any]:
