@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
+import threading
 from collections.abc import Callable
 from importlib import metadata
 from types import ModuleType
@@ -23,6 +25,7 @@ from minadv import gates, threads
 from minadv.backend import Array, is_device
 
 VARIABLE = "MINADV_COMPILED"
+COMPILING = "minadv: Numba compiles the LSTM's steps, once after an installation; it takes half a minute or less"
 
 
 class Steps(NamedTuple):
@@ -90,10 +93,15 @@ def by_numba() -> tuple[Steps | None, str]:
         installed = metadata.version("numba")
     except metadata.PackageNotFoundError:
         return None, 'pip install "minadv[fast]" compiles the LSTM\'s steps'
+    notice = threading.Timer(2, print, [COMPILING], {"file": sys.stderr, "flush": True})
+    notice.daemon = True
+    notice.start()
     try:
         from minadv import compiled_lstm
     except Exception as error:  # such as a Numba that is too old for this NumPy: gates can do without
         return None, f"Numba {installed} is installed but does not work: {error}"
+    finally:
+        notice.cancel()
     threads.limit_latecomers()  # SciPy's BLAS has come with it
     return Steps(compiled_lstm.lstm_step, compiled_lstm.lstm_step_backward), f"Numba {installed}"
 

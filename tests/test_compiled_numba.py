@@ -196,3 +196,10 @@ def test_a_cache_that_cannot_be_used(afresh, monkeypatch):
     assert len(refused) == 14 and steps is not compiled.DEFINITION
     given = np.zeros((4, 1, 1, 1), F32), np.ones((1, 1, 1), F32)
     assert_close(forward(steps, *given), forward(compiled.DEFINITION, *given), 1e-6)
+
+
+def test_whoever_waits_for_the_compiler_is_told(afresh, monkeypatch, capsys):
+    timer = compiled.threading.Timer
+    monkeypatch.setattr(compiled.threading, "Timer", lambda seconds, *what: timer(seconds / 1e6, *what))
+    assert compiled.by_numba()[0] is not None
+    assert capsys.readouterr().err == compiled.COMPILING + "\n"
