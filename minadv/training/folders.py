@@ -106,9 +106,8 @@ def team_of(
     task: Task, workers: int, ranks: World | None = None, *, cuda_aware_mpi: bool | None = None
 ) -> Iterator[Team]:
     """The team that computes a task's steps, with as many BLAS threads as suit its weights; closed at the end."""
-    ranks, load = world() if ranks is None else ranks, task.load
-    if load.compiled:
-        compiled.whole_pass()  # here, where the threads of the BLAS that comes with it can be set
+    ranks = world() if ranks is None else ranks
+    load = task.load  # whose steps, if they are compiled, are loaded now, before the threads of their BLAS are set
     with threads.blas_threads(1 if load.weights <= CACHE else ranks.threads):
         team: Team
         if ranks.size > 1:
