@@ -24,11 +24,11 @@ from experiments.comparison import METHODS, Preset
 from minadv.commands.numbers import positive
 from minadv.commands.parsing import Parser
 from minadv.models.classifier import Classifier
-from minadv.training import folders
+from minadv.tasks.images.task import Classify
 from minadv.training.clip import Clip
 from minadv.training.loop import Recipe, advance, start
 from minadv.training.optimizers import RMSProp
-from minadv.training.task import Classify
+from minadv.training.runs import folder as folders
 
 PRESET = table1.PRESETS["paper"]
 

@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 
 from experiments.bench_contenders import memory
-from minadv import threads
-from minadv.data.windows import Windows
-from minadv.models.language import LanguageModel
+from minadv.data.language.windows import Windows
+from minadv.fast import threads
+from minadv.models.language.model import LanguageModel
 from minadv.regularizers import EL, FD, VD, AdD, Plain, Regularizer
-from minadv.training import folders
+from minadv.tasks.language.task import LanguageTask
 from minadv.training.clip import Clip
-from minadv.training.language_task import LanguageTask
 from minadv.training.loop import Recipe, advance, start
 from minadv.training.optimizers import ASGD, SGD
+from minadv.training.runs import folder as folders
 
 LR = 1.0
 

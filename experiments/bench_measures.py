@@ -16,15 +16,16 @@ import numpy as np
 
 from experiments.bench_contenders import check, ours, registry
 from experiments.bench_contenders.problem import NAMES, Outcome, Problem, Size, draw
-from minadv import distances, gates, threads
+from minadv import distances
 from minadv.adversary import find_adversary
 from minadv.backend import Array
+from minadv.base.streams import stream
+from minadv.base.trees import leaves
+from minadv.fast import elementwise, threads
+from minadv.fast.workspace import Workspace, scope
 from minadv.models.classifier import Batch, Classifier, Params
-from minadv.training import folders
-from minadv.training.streams import stream
-from minadv.training.teams import Alone
-from minadv.trees import leaves
-from minadv.workspace import Workspace, scope
+from minadv.training.parallel.teams import Alone
+from minadv.training.runs import folder as folders
 
 
 def accuracy(
@@ -153,7 +154,7 @@ def searches(size: Size, rounds: int) -> dict[str, Any]:
 
 
 def subnormals(size: Size, rounds: int) -> dict[str, Any]:
-    """Seconds of a full backward pass with and without `minadv.gates.flush_vanished`, and how much is subnormal."""
+    """Seconds of a full backward pass with and without `elementwise.flush_vanished`, and how much is subnormal."""
     on = Searching(draw(size, 0))
     found: dict[str, Any] = {"flushed": {"seconds": []}, "not flushed": {"seconds": []}}
     for n in range(rounds + 1):
@@ -170,13 +171,13 @@ def subnormals(size: Size, rounds: int) -> dict[str, Any]:
 @contextmanager
 def _flushing(on: bool) -> Iterator[None]:
     """Within it the gradients that vanish are set to zero, or not."""
-    kept = gates.vanished
+    kept = elementwise.vanished
     if not on:
-        gates.vanished = lambda dtype: -1.0  # type: ignore[assignment]  # nothing is that small
+        elementwise.vanished = lambda dtype: -1.0  # type: ignore[assignment]  # nothing is that small
     try:
         yield
     finally:
-        gates.vanished = kept
+        elementwise.vanished = kept
 
 
 def remat(size: Size, rounds: int) -> dict[str, Any]:

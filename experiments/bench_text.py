@@ -24,20 +24,20 @@ from experiments.bench_contenders import memory
 from experiments.bench_contenders.processes import call
 from experiments.text_jobs import Preset
 from experiments.text_methods import METHODS, Setting, regularizer
-from minadv import threads
 from minadv.commands.numbers import folder, positive
 from minadv.commands.parsing import Parser
 from minadv.commands.text_settings import corpus_of
-from minadv.data.buckets import LIMIT, Buckets, density
-from minadv.data.documents import Corpus
+from minadv.data.texts.buckets import LIMIT, Buckets, density
+from minadv.data.texts.documents import Corpus
+from minadv.fast import threads
 from minadv.models.pretraining import TextLM
 from minadv.models.text import TextClassifier
-from minadv.training.folders import team_of
+from minadv.tasks.pretrain.task import PretrainTask
+from minadv.tasks.text.runs import with_words
+from minadv.tasks.text.task import TextTask
+from minadv.tasks.text.training import pretrain_recipe, text_recipe
 from minadv.training.loop import advance, start
-from minadv.training.pretrain_task import PretrainTask
-from minadv.training.text import pretrain_recipe, text_recipe
-from minadv.training.text_runs import with_words
-from minadv.training.text_task import TextTask
+from minadv.training.runs.folder import team_of
 
 PRETRAINING = "pre-training"
 PADDING = ("groups", "buckets", "worst", "as they come")

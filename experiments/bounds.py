@@ -26,13 +26,13 @@ from experiments import reporting, small_nets
 from minadv import bounds, distances, layers, masks
 from minadv.adversary import find_adversary
 from minadv.backend import Array
+from minadv.base.streams import stream
 from minadv.commands.numbers import positive
 from minadv.commands.parsing import Parser
 from minadv.counterexamples import kl_counterexample
 from minadv.models.classifier import Batch, Classifier, Params
 from minadv.regularizers import EL, FD, VD, AdD, Plain, Regularizer
-from minadv.training.streams import stream
-from minadv.training.world import one_voice
+from minadv.training.parallel.ranks import one_voice
 
 H, BUDGET, P = 12, 2, 0.1
 STEPS = 600

@@ -18,15 +18,15 @@ from typing import Any
 from experiments import reporting
 from minadv.backend import DeviceName
 from minadv.data import images
-from minadv.data.sequences import By, as_sequences
+from minadv.data.images.sequences import By, as_sequences
 from minadv.models.classifier import Classifier
 from minadv.regularizers import FD, VD, AdD, Plain, Regularizer
+from minadv.tasks.images.runs import describe_data, fit
+from minadv.tasks.images.task import evaluate
 from minadv.training.clip import Clip
 from minadv.training.loop import Recipe
 from minadv.training.optimizers import Adam, RMSProp
-from minadv.training.runs import describe_data, fit
 from minadv.training.schedules import RampDown, RampUp
-from minadv.training.task import evaluate
 
 METHODS = ("none", "VD", "FD", "AdD K=1", "AdD K=2", "AdD reselect")
 

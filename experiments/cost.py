@@ -16,9 +16,9 @@ from experiments.comparison import Job
 from minadv.backend import to_device
 from minadv.data.images import Split
 from minadv.models.classifier import Classifier
+from minadv.tasks.images.runs import fit
+from minadv.tasks.images.task import evaluate
 from minadv.training.loop import Recipe
-from minadv.training.runs import fit
-from minadv.training.task import evaluate
 
 SECONDS = 4.0  # of training that a method is timed for, about
 

@@ -17,7 +17,7 @@ from experiments import comparison, comparison_report, reporting
 from experiments.comparison import METHODS, Preset
 from minadv.commands.numbers import positive
 from minadv.commands.parsing import Parser
-from minadv.training.world import one_voice
+from minadv.training.parallel.ranks import one_voice
 
 PRESET = Preset("digits-rows", "digits", "row", 1, 100, 30, 1, search=False, about="8 x 8 digits row by row, T = 8")
 

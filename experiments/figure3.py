@@ -26,15 +26,15 @@ from experiments.table1 import PRESETS
 from minadv import masks
 from minadv.adversary import find_adversary
 from minadv.backend import Array, to_device
+from minadv.base.streams import stream
 from minadv.commands.numbers import positive
 from minadv.commands.parsing import Parser
-from minadv.data.batches import take
 from minadv.data.images import Split
+from minadv.data.images.batches import take
 from minadv.models.classifier import Batch, Classifier
-from minadv.training.runs import load
-from minadv.training.streams import stream
-from minadv.training.teams import Part
-from minadv.training.world import one_voice
+from minadv.tasks.images.runs import load
+from minadv.training.parallel.ranks import one_voice
+from minadv.training.parallel.teams import Part
 
 METHODS = ("VD", "FD", "AdD K=1", "AdD K=2")
 P = 0.03

@@ -18,16 +18,16 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from experiments import reporting
-from minadv import launch
 from minadv.backend import DeviceName, to_device
-from minadv.data import corpus, known
-from minadv.data.corpus import Corpus
-from minadv.data.errors import DataError
-from minadv.data.windows import Windows
-from minadv.models.language import LanguageModel
+from minadv.base import launch
+from minadv.base.errors import DataError
+from minadv.data.language import corpus, published
+from minadv.data.language.corpus import Corpus
+from minadv.data.language.windows import Windows
+from minadv.models.language.model import LanguageModel
 from minadv.regularizers import EL, FD, VD, AdD, Plain, Regularizer
+from minadv.tasks.language.training import LanguageRun, evaluate, finetune, fit_language
 from minadv.training.clip import Clip
-from minadv.training.language import LanguageRun, evaluate, finetune, fit_language
 from minadv.training.loop import Recipe
 from minadv.training.optimizers import ASGD, SGD
 from minadv.training.schedules import RampDown
@@ -47,7 +47,7 @@ SEARCH_SEED = 1000
 
 @dataclass(frozen=True)
 class Preset:
-    """One size of the comparison. ``every`` is that of `minadv.training.language_task.LanguageTask`.
+    """One size of the comparison. ``every`` is that of `minadv.tasks.language.task.LanguageTask`.
 
     ``fresh`` are the parts of the noise that FD's second pass draws anew. With all of them, and no recurrent mask, it
     is fraternal dropout as it was published; with none its passes differ in their recurrent masks alone.
@@ -316,9 +316,9 @@ def share_cores(jobs: Sequence[Job], workers: int) -> list[Job]:
 
 def text_of(preset: Preset, data_dir: str | None) -> Corpus:
     """The preset's text; raises DataError if files that go by a corpus' name are not the published ones."""
-    if preset.corpus in known.KNOWN:
+    if preset.corpus in published.KNOWN:
         corpus.load(preset.corpus, data_dir)  # what is missing is said, or fetched
-        wrong = [found for found in known.check(preset.corpus, data_dir) if not found.sound]
+        wrong = [found for found in published.check(preset.corpus, data_dir) if not found.sound]
         if wrong:
             said = "; ".join(f"{found.file}: {found.says}" for found in wrong)
             raise DataError(f"these are not the files of {preset.corpus} that results are published for: {said}")

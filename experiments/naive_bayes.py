@@ -14,7 +14,7 @@ import numpy as np
 import scipy.sparse
 
 from minadv.backend import Array
-from minadv.data.documents import Corpus, Documents
+from minadv.data.texts.documents import Corpus, Documents
 
 SETTINGS = [(binary, alpha) for binary in (False, True) for alpha in (0.1, 0.3, 1.0, 3.0)]
 

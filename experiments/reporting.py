@@ -28,15 +28,17 @@ import scipy
 from tqdm import tqdm
 
 import minadv
-from minadv import compiled, launch, threads
 from minadv.backend import BackendError, choose_device
+from minadv.base import launch
+from minadv.base.errors import DataError
 from minadv.commands.numbers import positive
-from minadv.data.errors import DataError
-from minadv.training import log, world
-from minadv.training.checkpoints import CheckpointError
-from minadv.training.folders import RunError
-from minadv.training.log import LogError
+from minadv.fast import compiled, threads
 from minadv.training.loop import LOG, Interrupted, TrainingError
+from minadv.training.parallel import ranks as world
+from minadv.training.runs import log
+from minadv.training.runs.checkpoints import CheckpointError
+from minadv.training.runs.folder import RunError
+from minadv.training.runs.log import LogError
 
 RESULTS = Path(__file__).parent / "results"
 Task = TypeVar("Task")

@@ -25,22 +25,22 @@ import numpy as np
 
 from experiments import reporting
 from experiments.scaling_model import Cluster, Gpu, Network, Size, fit_compute, fit_network, forecast
-from minadv import threads
+from minadv.base.streams import stream
+from minadv.base.trees import tree_map
 from minadv.commands.numbers import positive
 from minadv.commands.parsing import Parser
+from minadv.fast import threads
+from minadv.fast.workspace import Workspace
 from minadv.models.classifier import Batch, Classifier
-from minadv.models.language import LanguageModel, TokenBatch
+from minadv.models.language.model import LanguageModel, TokenBatch
 from minadv.models.text import TextBatch, TextClassifier
 from minadv.regularizers import AdD, Term
+from minadv.tasks.images.task import Load
 from minadv.training import loop
-from minadv.training.mpi import Ranks
 from minadv.training.optimizers import SGD, Adam, RMSProp
-from minadv.training.streams import stream
-from minadv.training.task import Load
-from minadv.training.teams import WHOLE, Alone, Part, Team
-from minadv.training.world import World, world
-from minadv.trees import tree_map
-from minadv.workspace import Workspace
+from minadv.training.parallel.mpi import Ranks
+from minadv.training.parallel.ranks import World, world
+from minadv.training.parallel.teams import WHOLE, Alone, Part, Team
 
 SIZES = (
     Size("sMNIST", T=784, B=100, layers=((1, 100),), n_out=10),

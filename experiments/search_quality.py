@@ -21,11 +21,11 @@ from experiments import reporting, small_nets
 from minadv import bounds, distances, masks
 from minadv.adversary import find_adversary
 from minadv.backend import Array
+from minadv.base.streams import stream
 from minadv.commands.numbers import positive
 from minadv.commands.parsing import Parser
 from minadv.models.classifier import Batch, Classifier, Params
-from minadv.training.streams import stream
-from minadv.training.world import one_voice
+from minadv.training.parallel.ranks import one_voice
 
 BUDGET = 3
 DISTANCES = ("js", "kl")

@@ -6,13 +6,13 @@ import numpy as np
 import numpy.typing as npt
 
 from minadv.backend import Array
-from minadv.data.batches import Batches, take
+from minadv.base.streams import stream
 from minadv.data.images import Split, load
-from minadv.data.sequences import as_sequences
+from minadv.data.images.batches import Batches, take
+from minadv.data.images.sequences import as_sequences
 from minadv.models.classifier import Batch, Classifier, Params
 from minadv.regularizers import Plain, Regularizer
 from minadv.training.optimizers import Adam
-from minadv.training.streams import stream
 
 
 def digit_rows(n_classes: int, dtype: npt.DTypeLike = np.float32) -> tuple[Split, Split]:

@@ -20,7 +20,7 @@ from experiments import comparison, comparison_report, cost, reporting
 from experiments.comparison import METHODS, Preset
 from minadv.commands.numbers import positive
 from minadv.commands.parsing import Parser
-from minadv.training.world import one_voice
+from minadv.training.parallel.ranks import one_voice
 
 PRESETS = {
     preset.name: preset

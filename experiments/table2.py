@@ -23,9 +23,9 @@ from minadv.commands import text_settings
 from minadv.commands.numbers import folder, positive
 from minadv.commands.parsing import Parser
 from minadv.commands.text_settings import corpus_of
-from minadv.training.folders import RunError
-from minadv.training.text_runs import identity
-from minadv.training.world import one_voice
+from minadv.tasks.text.runs import identity
+from minadv.training.parallel.ranks import one_voice
+from minadv.training.runs.folder import RunError
 
 
 def of_paper(name: str, **more: Any) -> Preset:

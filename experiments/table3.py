@@ -23,8 +23,8 @@ from experiments.language_comparison import METHODS, REPEATED, Preset, compare, 
 from minadv.commands import language_settings
 from minadv.commands.numbers import folder, positive
 from minadv.commands.parsing import Parser
-from minadv.models.language_noise import PARTS
-from minadv.training.world import one_voice
+from minadv.models.language.noise import PARTS
+from minadv.training.parallel.ranks import one_voice
 
 FINETUNE = 500  # epochs after the 750
 

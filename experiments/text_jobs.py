@@ -18,18 +18,18 @@ from experiments import reporting
 from experiments.text_methods import Setting, regularizer, weight
 from minadv.backend import Array, DeviceName
 from minadv.commands.text_settings import corpus_of
-from minadv.data.documents import Corpus
+from minadv.data.texts.documents import Corpus
 from minadv.influence import ZeroInfluenceWarning
 from minadv.models.pretraining import TextLM
 from minadv.models.text import TextClassifier
-from minadv.training import log
-from minadv.training.folders import read_config
+from minadv.tasks.text.runs import Take
+from minadv.tasks.text.task import read
+from minadv.tasks.text.training import TextRun, fit_text, pretrain_text
 from minadv.training.loop import LOG, Interrupted
 from minadv.training.optimizers import Adam
+from minadv.training.runs import log
+from minadv.training.runs.folder import read_config
 from minadv.training.schedules import ExponentialDecay
-from minadv.training.text import TextRun, fit_text, pretrain_text
-from minadv.training.text_runs import Take
-from minadv.training.text_task import read
 
 RESULT, COMPARED = "result.json", "compared.json"
 ZERO_MAPS = "zero-maps.txt"

@@ -11,7 +11,6 @@ from minadv import (
     bounds,
     distances,
     flip,
-    gates,
     gradcheck,
     gru,
     influence,
@@ -25,8 +24,8 @@ from minadv import (
 )
 from minadv.adversary import find_adversary
 from minadv.backend import choose_device, namespace, to_device, to_host
-from minadv.training.runs import Run, fit, load
-from minadv.workspace import StaleCacheError, Workspace
+from minadv.fast.workspace import StaleCacheError, Workspace
+from minadv.tasks.images.runs import Run, fit, load
 
 __version__ = "0.1.0"
 
@@ -42,7 +41,6 @@ __all__ = [
     "find_adversary",
     "fit",
     "flip",
-    "gates",
     "gradcheck",
     "gru",
     "influence",

@@ -3,10 +3,10 @@ r"""The search for the adversarial mask: base pass, distance, influence map, fli
 .. math:: \epsilon^{adv} = \arg\max_{\epsilon:\ \#\{i:\, \epsilon_i \ne \epsilon^0_i\} \le b} \;
           \sum_t \lambda_t D[p_t(\epsilon^0) \,\|\, p_t(\epsilon)]
 
-Four searches over any model of `minadv.models.protocol`:
+Four searches over any model of `minadv.protocol`:
 
 * ``"greedy"``, the paper's: from a start one random flip away, alternate influence map and flip (Eq. 8);
-* ``"reselect"``, minadv's own, stronger for about the same price: see `minadv.search.reselect`;
+* ``"reselect"``, minadv's own, stronger for about the same price: see `minadv.searches.reselect`;
 * ``"exact"``: every mask of the ball, for small networks;
 * ``"random"``: the best of ``tries`` random masks, the baseline.
 
@@ -25,13 +25,13 @@ import numpy as np
 
 from minadv import distances, masks
 from minadv.backend import Array
-from minadv.checks import expect_choice, expect_floating, expect_shape
-from minadv.draws import Rng
+from minadv.base.checks import expect_choice, expect_floating, expect_shape
+from minadv.base.shared_draws import Rng
+from minadv.base.trees import any_array
+from minadv.fast.workspace import Workspace
 from minadv.flip import expect_rule_options
-from minadv.models.protocol import Model, Site, choose_sites
-from minadv.search import Masks, Probe, Problem, Rule, Visit, ball_size, best, exact, greedy, random, reselect
-from minadv.trees import any_array
-from minadv.workspace import Workspace
+from minadv.protocol import Model, Site, choose_sites
+from minadv.searches import Masks, Probe, Problem, Rule, Visit, ball_size, best, exact, greedy, random, reselect
 
 Search: TypeAlias = Literal["greedy", "reselect", "exact", "random"]
 SEARCHES = ("greedy", "reselect", "exact", "random")

@@ -14,8 +14,8 @@ from typing import Any, Literal, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from minadv import launch
-from minadv.trees import tree_map
+from minadv.base import launch
+from minadv.base.trees import tree_map
 
 Array: TypeAlias = npt.NDArray[Any]
 """A NumPy array, or a CuPy array that stands in for one: the type checker only knows the first."""

@@ -25,8 +25,8 @@ import numpy as np
 
 from minadv import distances, layers, masks
 from minadv.backend import Array, namespace, same_place, to_host
-from minadv.checks import expect_shape
-from minadv.trees import any_array
+from minadv.base.checks import expect_shape
+from minadv.base.trees import any_array
 
 
 @dataclass(frozen=True)

@@ -12,19 +12,20 @@ import warnings
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from minadv import __version__, launch
+from minadv import __version__
 from minadv.adversary import SEARCHES
 from minadv.backend import BackendError
+from minadv.base import launch
 from minadv.commands import doctor, families, inspecting, tasks, training
 from minadv.commands.numbers import amount, count, folder, positive, zero_or_more
 from minadv.commands.parsing import Help, Parser, tell_defaults
 from minadv.distances import DISTANCES
 from minadv.gradcheck import GradientError
 from minadv.masks import SCALES
-from minadv.models.cells import CELLS
-from minadv.training.checkpoints import CheckpointError
+from minadv.models.stack import CELLS
 from minadv.training.loop import Interrupted, TrainingError
-from minadv.training.world import one_voice, world
+from minadv.training.parallel.ranks import one_voice, world
+from minadv.training.runs.checkpoints import CheckpointError
 
 Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from minadv.backend import Array, namespace
-from minadv.checks import expect_choice, expect_floating, shape_text
+from minadv.base.checks import expect_choice, expect_floating, shape_text
 
 Distance: TypeAlias = Callable[[Array, Array], tuple[Array, Array, Array]]
 

@@ -18,7 +18,7 @@ from typing import Any, Literal
 import numpy as np
 
 from minadv.backend import Array, namespace
-from minadv.checks import expect_choice, expect_floating, expect_shape
+from minadv.base.checks import expect_choice, expect_floating, expect_shape
 from minadv.masks import expect_binary, hamming
 
 OPTIONS: dict[str, dict[str, tuple[Any, ...]]] = {

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from minadv.backend import Array, same_place, to_host
-from minadv.trees import leaves, tree_map
+from minadv.base.trees import leaves, tree_map
 
 
 class GradientError(AssertionError):

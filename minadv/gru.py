@@ -17,11 +17,11 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from minadv import gates
 from minadv.backend import Array
-from minadv.checks import backward_inputs, expect_choice, forward_inputs
-from minadv.initial import blocks, glorot, orthogonal
-from minadv.workspace import Slot, Workspace, take_slot
+from minadv.base.checks import backward_inputs, expect_choice, forward_inputs
+from minadv.base.initial import blocks, glorot, orthogonal
+from minadv.fast import elementwise
+from minadv.fast.workspace import Slot, Workspace, take_slot
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def forward(
             xp.multiply(h[t - 1], m, out=hhat)
         xp.matmul(hhat, params.U, out=hU)
         h_leak = h[t - 1] if leak == "clean" else hhat
-        gates.gru_step(a[t - 1], hU, params.bn, h_leak, hn=hn[t - 1], h=h[t])  # Eq. 1
+        elementwise.gru_step(a[t - 1], hU, params.bn, h_leak, hn=hn[t - 1], h=h[t])  # Eq. 1
         if valid is not None:
             h[t] = xp.where(valid[t - 1, :, None], h[t], h[t - 1])
     return h[1:], State(h[T].copy()), Cache(x, h, a, hn, m, valid, leak, slot, slot.ticket)
@@ -150,14 +150,14 @@ def backward(
 
     for t in range(T, 0, -1):
         if t % 16 == 0:
-            gates.flush_vanished(dh_t)
+            elementwise.flush_vanished(dh_t)
         if dh is not None:
             dh_t += dh[t - 1]
         carried = None if valid is None else xp.where(valid[t - 1, :, None], 0, dh_t)  # past the cell, over padding
         if carried is not None:
             dh_t -= carried
         h_leak = h[t - 1] if m is None or not masked_leak else h[t - 1] * m
-        gates.gru_step_backward(
+        elementwise.gru_step_backward(
             cache.a[t - 1], cache.hn[t - 1], h_leak, dh_t, dq=dq[t - 1], dn=dn[t - 1], dh_leak=dleak
         )
         xp.matmul(dq[t - 1], params.U.T, out=dhhat[t - 1])

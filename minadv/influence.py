@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from minadv.backend import Array, namespace
-from minadv.checks import expect_shape
+from minadv.base.checks import expect_shape
 
 
 class ZeroInfluenceWarning(UserWarning):

@@ -6,7 +6,7 @@ A layer here remembers nothing, so its arguments are its cache. All work on any 
 from __future__ import annotations
 
 from minadv.backend import Array, namespace
-from minadv.checks import expect_floating, expect_shape, shape_text
+from minadv.base.checks import expect_floating, expect_shape, shape_text
 
 
 def affine(x: Array, W: Array, b: Array) -> Array:

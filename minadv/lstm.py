@@ -26,14 +26,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from minadv import compiled, gates
 from minadv.backend import Array, namespace, to_host
-from minadv.checks import backward_inputs, expect_shape, forward_inputs
-from minadv.initial import blocks, glorot, orthogonal
-from minadv.lstm_chunks import Chunks
-from minadv.lstm_packing import Packed, by_gate, input_products, packed
-from minadv.trees import tree_add
-from minadv.workspace import Slot, Workspace, take_slot
+from minadv.base.checks import backward_inputs, expect_shape, forward_inputs
+from minadv.base.initial import blocks, glorot, orthogonal
+from minadv.base.trees import tree_add
+from minadv.fast import compiled, elementwise
+from minadv.fast.chunks import Chunks
+from minadv.fast.packing import Packed, by_gate, input_products, packed
+from minadv.fast.workspace import Slot, Workspace, take_slot
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ def forward_together(
 ) -> list[tuple[Any, State, Cache]]:
     """`forward` of several passes of one shape, side by side. Those given the same ``x`` multiply it only once.
 
-    Small passes are compiled as a whole where Numba is installed, and run one after the other: see `compiled_pass`.
+    Small passes are compiled as a whole where Numba is installed, and run one after the other: see `numba_pass`.
     Those multiply it only once within a workspace's scope, if it is a lasting one.
     """
     if not passes:
@@ -316,7 +316,7 @@ def backward_together(
             for n, cache in enumerate(caches):
                 a[:, :, n], c_before[:, n], h_before[:, n] = cache.a[t - 1], cache.c[t - 1], cache.hs[t - 1]
         if t % 16 == 0:
-            gates.flush_vanished(dh, dc)
+            elementwise.flush_vanished(dh, dc)
         for n, dh_out in enumerate(dhs):
             if dh_out is not None:
                 dh[:, n] += dh_out[t - 1].T

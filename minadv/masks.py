@@ -11,10 +11,10 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from minadv import draws
 from minadv.backend import Array, namespace, same_place
-from minadv.checks import expect_choice, expect_floating, expect_shape, shape_text
-from minadv.draws import Rng
+from minadv.base import shared_draws
+from minadv.base.checks import expect_choice, expect_floating, expect_shape, shape_text
+from minadv.base.shared_draws import Rng
 
 Scale: TypeAlias = Literal["none", "inverted", "kept"]
 SCALES = ("none", "inverted", "kept")
@@ -28,7 +28,7 @@ def ones(shape: tuple[int, int], *, like: Array) -> Array:
 def bernoulli(rng: Rng, p: float, shape: tuple[int, int], *, like: Array) -> Array:
     """A random mask: each unit is dropped with probability ``p``."""
     expect_probability(p)
-    uniform = draws.rows(rng, lambda g, n: g.random((n, *shape[1:])), shape[0])
+    uniform = shared_draws.rows(rng, lambda g, n: g.random((n, *shape[1:])), shape[0])
     return same_place((uniform >= p).astype(like.dtype), like)
 
 
@@ -37,7 +37,7 @@ def one_flip(rng: Rng, eps0: Array) -> Array:
     xp = namespace(eps0=eps0)
     expect_binary("eps0", eps0)
     B, H = eps0.shape
-    units = same_place(np.asarray(draws.rows(rng, lambda g, n: g.integers(H, size=n), B)), eps0)
+    units = same_place(np.asarray(shared_draws.rows(rng, lambda g, n: g.integers(H, size=n), B)), eps0)
     eps = eps0.copy()
     rows = xp.arange(B)
     eps[rows, units] = 1 - eps[rows, units]
@@ -48,7 +48,7 @@ def random_flips(rng: Rng, eps0: Array, budget: int) -> Array:
     """``eps0`` with ``budget`` random units of each example flipped, every set of that size equally likely."""
     xp = namespace(eps0=eps0)
     B, H = eps0.shape
-    shuffled = draws.rows(rng, lambda g, n: g.permuted(np.tile(np.arange(H), (n, 1)), axis=1), B)
+    shuffled = shared_draws.rows(rng, lambda g, n: g.permuted(np.tile(np.arange(H), (n, 1)), axis=1), B)
     ranks = same_place(shuffled, eps0)
     return xp.where(ranks < budget, 1 - eps0, eps0)  # type: ignore[no-any-return]
 

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from minadv import distances, draws
+from minadv import distances
 from minadv.backend import Array, namespace, same_place
-from minadv.passes import Regularizer, Setting, Tally, Term
+from minadv.base import shared_draws
+from minadv.terms import Regularizer, Setting, Tally, Term
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ class VAT(Regularizer):
         T, B = valid.shape
         steps = xp.arange(1, T + 1)[:, None] * valid
         inner = valid & (steps < steps.max(axis=0))
-        normal = draws.rows(on.rng, lambda g, n: g.standard_normal((n, T, on.model.n_inputs)), B)
+        normal = shared_draws.rows(on.rng, lambda g, n: g.standard_normal((n, T, on.model.n_inputs)), B)
         start = np.ascontiguousarray(normal.transpose(1, 0, 2)).astype(like.dtype)
         return same_place(start, like) * inner[..., None]  # type: ignore[no-any-return]
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from minadv.adversary import Trace
 from minadv.backend import Array, to_host
-from minadv.training.files import temporary_name
+from minadv.base.files import temporary_name
 
 
 def curves(records: Sequence[dict[str, Any]]) -> Any:

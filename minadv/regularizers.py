@@ -25,10 +25,10 @@ from typing import Any, Literal
 from minadv import distances, masks
 from minadv.adversary import PROBING, Search, expect_options, find_adversary, find_budgets
 from minadv.backend import Array, namespace
-from minadv.passes import Pass, Regularizer, Setting, Tally, Term
+from minadv.base.trees import tree_add
 from minadv.perturbations import AT, VAT
-from minadv.search import Rule
-from minadv.trees import tree_add
+from minadv.searches import Rule
+from minadv.terms import Pass, Regularizer, Setting, Tally, Term
 
 __all__ = ["AT", "EL", "FD", "VAT", "VD", "AdD", "Pi", "Plain", "Regularizer", "Sum", "Term"]
 

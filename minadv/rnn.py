@@ -17,11 +17,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from minadv import gates
 from minadv.backend import Array
-from minadv.checks import backward_inputs, forward_inputs
-from minadv.initial import glorot, orthogonal
-from minadv.workspace import Slot, Workspace, take_slot
+from minadv.base.checks import backward_inputs, forward_inputs
+from minadv.base.initial import glorot, orthogonal
+from minadv.fast import elementwise
+from minadv.fast.workspace import Slot, Workspace, take_slot
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def forward(
         else:
             xp.multiply(h[t - 1], m, out=hhat)
         h[t] += xp.matmul(hhat, params.U, out=hU)
-        gates.rnn_step(h[t], h=h[t])  # Eq. 1
+        elementwise.rnn_step(h[t], h=h[t])  # Eq. 1
         if valid is not None:
             h[t] = xp.where(valid[t - 1, :, None], h[t], h[t - 1])
     return h[1:], State(h[T].copy()), Cache(x, h, m, valid, slot, slot.ticket)
@@ -136,13 +136,13 @@ def backward(
 
     for t in range(T, 0, -1):
         if t % 16 == 0:
-            gates.flush_vanished(dh_t)
+            elementwise.flush_vanished(dh_t)
         if dh is not None:
             dh_t += dh[t - 1]
         carried = None if valid is None else xp.where(valid[t - 1, :, None], 0, dh_t)  # past the cell, over padding
         if carried is not None:
             dh_t -= carried
-        gates.rnn_step_backward(h[t], dh_t, dz=dz[t - 1])
+        elementwise.rnn_step_backward(h[t], dh_t, dz=dz[t - 1])
         xp.matmul(dz[t - 1], params.U.T, out=dhhat[t - 1])
         if dm is None:
             dh_t[...] = dhhat[t - 1]

@@ -15,7 +15,7 @@ from typing import Any
 
 from minadv import gru, lstm, rnn
 from minadv.backend import Array, namespace
-from minadv.checks import expect_choice, expect_shape
+from minadv.base.checks import expect_choice, expect_shape
 
 _BLOCKS = {"rnn": 1, "lstm": 4, "gru": 3}
 

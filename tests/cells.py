@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from minadv import gru, lstm, rnn
-from minadv.trees import tree_map
+from minadv.base.trees import tree_map
 
 CELLS: dict[str, tuple[Any, dict[str, Any]]] = {
     "rnn": (rnn, {}),

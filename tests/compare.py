@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from minadv.backend import to_host
-from minadv.trees import leaves
+from minadv.base.trees import leaves
 
 
 def pairs(actual: Any, expected: Any) -> list[tuple[str, Any, Any]]:

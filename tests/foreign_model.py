@@ -2,7 +2,7 @@
 
     z_t = leak z_{t-1} + tanh(x_t A + (m z_{t-1}) R),    logit = z_T w + c
 
-It meets `minadv.models.protocol`, and that is all that it and the search know of each other.
+It meets `minadv.protocol`, and that is all that it and the search know of each other.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from minadv.backend import namespace, same_place
-from minadv.models.protocol import Comparison, Likelihood, ModelGrads, Site
+from minadv.protocol import Comparison, Likelihood, ModelGrads, Site
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from minadv import compiled
+from minadv.fast import compiled
 
 ROOT = Path(__file__).parents[1]
 CELLS, ZEROS, HHAT = "gradients/test_cells.py", "gradients/test_zeros.py", "gradients/test_hhat.py"
@@ -81,11 +81,11 @@ TABLE = {
         ),
         ("one x for all passes", "xW[n][t - 1]", "xW[0][t - 1]", TOGETHER),
     ],
-    "lstm_chunks.py": [
+    "fast/chunks.py": [
         ("chunks overwrite each other", "if self.dparams is None else xp.add(", "if True else xp.add(", TOGETHER),
         ("each x once, whatever the passes", "all(other is x for other in self._xs)", "True", TOGETHER),
     ],
-    "lstm_packing.py": [
+    "fast/packing.py": [
         ("pieces overwrite each other", "out += xp.matmul(", "out[...] = xp.matmul(", PACKING),
         ("steps of a group in another order", "-1, B).transpose(1, 0, 2)", "-1, B).transpose(1, 0, 2)[::-1]", PACKING),
     ],
@@ -101,7 +101,7 @@ TABLE = {
         ("leak overwrites", "dh_t += dleak", "dh_t[...] = dleak", CELLS),
         ("masked leak not in the masked copy", "dhhat[t - 1] += dleak", "pass", CELLS),
     ],
-    "gates.py": [
+    "fast/elementwise.py": [
         ("no slope of tanh", "xp.multiply(dz, dh, out=dz)", "dz[...] = dh", CELLS),
         ("wrong gate", "di *= g", "di *= i", CELLS),
         ("cell gradient overwritten", "dc += free", "dc[...] = free", CELLS),
@@ -114,7 +114,7 @@ TABLE = {
         ),
         ("update gate the wrong way round", "dn *= 1 - z", "dn *= z", CELLS),
     ],
-    "compiled_lstm.py": [
+    "fast/numba_steps.py": [
         ("slope of the wrong activation, compiled", "(_ONE + g) * i * dc_j", "(_ONE - g) * i * dc_j", COMPILED),
         ("a constant with a wrong digit", "1.6666665459e-1", "1.6665665459e-1", COMPILED),
         ("NaN becomes a number", "x = _LEAST if x < _LEAST else x", "x = x if x >= _LEAST else _LEAST", COMPILED),
@@ -136,11 +136,11 @@ TABLE = {
             WHOLE,
         ),
     ],
-    "compiled_pass.py": [
+    "fast/numba_pass.py": [
         (
             "the last chunk's cell for all, compiled",
-            "cells[0] = cache.c[k]\n        compiled_lstm.backward_steps",
-            "cells[0] = cache.c[0]\n        compiled_lstm.backward_steps",
+            "cells[0] = cache.c[k]\n        numba_steps.backward_steps",
+            "cells[0] = cache.c[0]\n        numba_steps.backward_steps",
             WHOLE,
         ),
     ],
@@ -163,7 +163,7 @@ TABLE = {
     "gradcheck.py": [
         ("a lenient checker", "error <= tol * max(", "error <= 1e4 * tol * max(", "test_gradcheck.py"),
     ],
-    "workspace.py": [
+    "fast/workspace.py": [
         ("stale caches pass", "slot.ticket += 1", "slot.ticket += 0", "test_workspace.py"),
     ],
 }

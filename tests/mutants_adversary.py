@@ -29,7 +29,7 @@ TABLE = {
         ("u = t left out", "im = im + dread[t - 1] * h[t]", "pass", MAPS),
         ("one example without a distance warns", "(d <= nothing).all()", "(d <= nothing).any()", INFLUENCE),
     ],
-    "search.py": [
+    "searches.py": [
         (
             "map of m, not of eps",
             "masks.scale_backward(e, grads.masks[n], self.scale, p=self.p)",
@@ -65,7 +65,7 @@ TABLE = {
         ("recurrent term overwritten", "dmasks.get(name, 0) + du", "du", MAPS),
         ("base not stopped in the head", "if not stop_base:", "if True:", GRADIENTS),
     ],
-    "passes.py": [
+    "terms.py": [
         ("likelihood overwritten", "pending + factor * dfeatures", "factor * dfeatures", GRADIENTS),
         ("sum instead of mean", "weight / len(self._on.batch)", "weight", GRADIENTS),
     ],

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from minadv.base.trees import tree_map
 from minadv.models import Batch, Classifier
-from minadv.trees import tree_map
 
 
 def network(

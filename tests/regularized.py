@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from minadv import gradcheck
+from minadv.base.trees import tree_map
 from minadv.distances import by_name
 from minadv.regularizers import AT, EL, FD, VAT, VD, AdD, Pi, Plain, Regularizer, Sum, Term
-from minadv.trees import tree_map
 from tests.networks import Watched
 
 WEIGHT, LIKELIHOOD = 0.7, 1.3

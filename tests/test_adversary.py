@@ -8,10 +8,10 @@ import pytest
 from minadv import masks
 from minadv.adversary import find_adversary
 from minadv.backend import to_host
+from minadv.base.trees import tree_map
 from minadv.distances import by_name
 from minadv.flip import flip
-from minadv.search import ball_size
-from minadv.trees import tree_map
+from minadv.searches import ball_size
 from tests.cells import RAGGED
 from tests.compare import assert_close, assert_same_bits
 from tests.networks import Watched, network

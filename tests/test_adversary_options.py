@@ -8,7 +8,7 @@ from minadv.adversary import SmallBudgetWarning, find_adversary
 from minadv.backend import to_host
 from minadv.distances import by_name
 from minadv.flip import flip
-from minadv.search import ball_size
+from minadv.searches import ball_size
 from tests.compare import assert_close, assert_same_bits
 from tests.networks import Watched, network
 

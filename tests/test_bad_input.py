@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from minadv import Workspace, gru
-from minadv.trees import tree_map
+from minadv.base.trees import tree_map
 from tests.cells import CELLS, make
 
 every_cell = pytest.mark.parametrize("name", CELLS)

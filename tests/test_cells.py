@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from minadv.backend import to_host
-from minadv.trees import leaves, tree_map
+from minadv.base.trees import leaves, tree_map
 from tests import textbook
 from tests.cells import CELLS, GAPS, RAGGED, make
 from tests.compare import assert_close, assert_same_bits

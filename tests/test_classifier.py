@@ -7,7 +7,7 @@ from scipy.special import log_softmax
 from minadv import gradcheck
 from minadv.backend import to_host
 from minadv.distances import by_name
-from minadv.models import Batch, Classifier, cells
+from minadv.models import Batch, Classifier, stack
 from tests.cells import RAGGED
 from tests.compare import assert_close, assert_same_bits, assert_zero
 from tests.networks import network
@@ -40,7 +40,7 @@ def test_it_is_the_cells_one_after_the_other_and_a_softmax_of_the_last_valid_sta
     model, params, batch = network(rng, put, cell=cell, n_layers=2, valid=RAGGED)
     m = {name: put(rng.uniform(0, 2, (3, 4))) for name in ("layer0", "layer1", "readout")}
     features, state, _ = model.body(params, batch, masks=m, noise=None)
-    module = cells.by_name(cell)
+    module = stack.by_name(cell)
     h, first, _ = module.forward(params.cells[0], batch.x, m=m["layer0"], valid=batch.valid)
     h, second, _ = module.forward(params.cells[1], h, m=m["layer1"], valid=batch.valid)
     assert_same_bits(state, (first, second))

@@ -16,9 +16,10 @@ from minadv.adversary import SEARCHES
 from minadv.cli import build_parser, main
 from minadv.commands import tasks
 from minadv.data.images import digits
-from minadv.data.sequences import from_description
+from minadv.data.images.sequences import from_description
 from minadv.masks import SCALES
-from minadv.training import checkpoints, folders, log
+from minadv.training.runs import checkpoints, log
+from minadv.training.runs import folder as folders
 from tests.data.idxfiles import write_four
 
 pytest.importorskip("safetensors")

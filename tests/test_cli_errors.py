@@ -11,10 +11,10 @@ import pytest
 
 import minadv
 from minadv.backend import BackendError
+from minadv.base.files import seal
 from minadv.cli import main
 from minadv.commands import training
-from minadv.training.checkpoints import CheckpointWarning
-from minadv.training.files import seal
+from minadv.training.runs.checkpoints import CheckpointWarning
 from tests.data.idxfiles import idx, write_four
 from tests.training.problems import MODEL, sequences
 

@@ -14,8 +14,8 @@ import pytest
 from minadv.cli import main
 from minadv.commands import language_settings
 from minadv.commands.language_inspecting import units
-from minadv.training import checkpoints, log
-from minadv.training.language import load_language, open_language
+from minadv.tasks.language.training import load_language, open_language
+from minadv.training.runs import checkpoints, log
 from tests.data.corpora import write_corpus
 from tests.training.languages import lines
 

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from minadv.base.files import seal
 from minadv.cli import Help, Parser, _parse, build_parser, main
 from minadv.commands import families, text_settings
-from minadv.data import reviews
+from minadv.data.texts import reviews
 from minadv.models.text import TextClassifier
-from minadv.training import checkpoints, log
-from minadv.training.files import seal
-from minadv.training.text import load_text
+from minadv.tasks.text.training import load_text
+from minadv.training.runs import checkpoints, log
 from tests.data.reviewfiles import write_elec
 
 pytest.importorskip("safetensors")

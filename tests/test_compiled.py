@@ -6,8 +6,8 @@
 import numpy as np
 import pytest
 
-from minadv import compiled, gates
 from minadv.backend import is_device
+from minadv.fast import compiled, elementwise
 from tests.compare import assert_close
 
 TOLERANCE = {np.float32: 2e-6, np.float64: 1e-13}
@@ -46,8 +46,8 @@ def test_the_step_and_the_way_back(dtype, in_place, rng, put, monkeypatch):
 def test_who_makes_them(put, monkeypatch):
     monkeypatch.delenv(compiled.VARIABLE, raising=False)
     double = put(np.zeros(1))
-    by_kernel = compiled.lstm_steps(double).lstm_step is not gates.lstm_step
+    by_kernel = compiled.lstm_steps(double).lstm_step is not elementwise.lstm_step
     assert by_kernel == is_device(double)
     monkeypatch.setenv(compiled.VARIABLE, "0")
     for dtype in TOLERANCE:
-        assert compiled.lstm_steps(double.astype(dtype)) == (gates.lstm_step, gates.lstm_step_backward)
+        assert compiled.lstm_steps(double.astype(dtype)) == (elementwise.lstm_step, elementwise.lstm_step_backward)

@@ -6,13 +6,14 @@ from importlib import metadata
 import numpy as np
 import pytest
 
-from minadv import compiled, gates, lstm
-from minadv.trees import leaves, tree_map
+from minadv import lstm
+from minadv.base.trees import leaves, tree_map
+from minadv.fast import compiled, elementwise
 from tests.cells import GAPS, make
 from tests.compare import assert_close
 
 numba = pytest.importorskip("numba", reason="Numba is not installed: pip install minadv[fast]")
-from minadv import compiled_lstm  # noqa: E402
+from minadv.fast import numba_steps  # noqa: E402
 
 F32 = np.float32
 SHAPES = [(100, 1, 50), (7, 2, 3), (1, 1, 1)]  # many at a time, with some left over; too few for that
@@ -26,7 +27,7 @@ def ulps(found, expected):
 @pytest.mark.parametrize(("name", "exact", "most"), [("_exp", np.exp, 87), ("_tanh", np.tanh, 20)], ids=["exp", "tanh"])
 def test_exp_and_tanh_are_exact_to_the_last_places(name, exact, most):
     x = np.concatenate([np.linspace(-most, most, 4001), np.linspace(-1, 1, 4001), np.logspace(-30, 0, 501)]).astype(F32)
-    function = getattr(compiled_lstm, name)
+    function = getattr(numba_steps, name)
     found = np.array([function(value) for value in x], F32)
     assert ulps(found, exact(x.astype(float))).max() < 2
 
@@ -56,14 +57,14 @@ def assert_as_exact(found, numpys, exact):
 
 def test_forward(given):
     exact = forward(compiled.DEFINITION, *(v.astype(float) for v in given))
-    assert_as_exact(forward(compiled_lstm, *given), forward(compiled.DEFINITION, *given), exact)
+    assert_as_exact(forward(numba_steps, *given), forward(compiled.DEFINITION, *given), exact)
 
 
 def test_forward_in_place(given):
     z, c = (v.copy() for v in given)
     h = np.empty_like(c)
-    compiled_lstm.lstm_step(z, c, a=z, c=c, h=h)
-    assert_close((z, c, h), forward(compiled_lstm, *given), 1e-6)
+    numba_steps.lstm_step(z, c, a=z, c=c, h=h)
+    assert_close((z, c, h), forward(numba_steps, *given), 1e-6)
 
 
 def backward(steps, a, c_prev, h, dh, dc_next):
@@ -77,20 +78,20 @@ def test_backward(given, rng):
     dh, dc = (rng.standard_normal(h.shape).astype(F32) for _ in range(2))
     args = (a, given[1], h, dh, dc)
     exact = backward(compiled.DEFINITION, *(v.astype(float) for v in args))
-    assert_as_exact(backward(compiled_lstm, *args), backward(compiled.DEFINITION, *args), exact)
+    assert_as_exact(backward(numba_steps, *args), backward(compiled.DEFINITION, *args), exact)
 
 
 @pytest.mark.parametrize(
     ("x", "exp"), [(88.0, np.exp(88.0)), (89.0, np.inf), (np.inf, np.inf), (-np.inf, np.exp(-87.0))]
 )
 def test_where_exp_ends(x, exp):
-    assert_close(np.array(compiled_lstm._exp(F32(x))), np.array(exp, F32), 1e-6)
-    assert compiled_lstm._tanh(F32(x)) == np.sign(x)
+    assert_close(np.array(numba_steps._exp(F32(x))), np.array(exp, F32), 1e-6)
+    assert numba_steps._tanh(F32(x)) == np.sign(x)
 
 
 def test_saturated_gates_are_exact():
     z = np.array([-1e4, 1e4, -1e4, -1e4], F32).reshape(4, 1, 1, 1)
-    a, _, _ = forward(compiled_lstm, z, np.zeros((1, 1, 1), F32))
+    a, _, _ = forward(numba_steps, z, np.zeros((1, 1, 1), F32))
     assert a.reshape(-1).tolist() == [1, 0, -1, 1]
 
 
@@ -98,7 +99,7 @@ def test_saturated_gates_are_exact():
 def test_nan_is_not_hidden(where):
     z, c_prev = np.zeros((4, 9, 1, 1), F32), np.zeros((9, 1, 1), F32)
     z[where, 4] = np.nan
-    a, _, h = forward(compiled_lstm, z, c_prev)
+    a, _, h = forward(numba_steps, z, c_prev)
     assert np.isnan(a).sum() == 1 and np.isnan(a[where, 4]) and np.isnan(h).sum() == 1
 
 
@@ -123,7 +124,7 @@ def test_a_whole_pass_and_the_way_back(sizes, rng, monkeypatch):
     calls = []
     counted = [
         lambda *args, step=step, **out: calls.append(step) or step(*args, **out)
-        for step in (compiled_lstm.lstm_step, compiled_lstm.lstm_step_backward)
+        for step in (numba_steps.lstm_step, numba_steps.lstm_step_backward)
     ]
     monkeypatch.setattr(compiled, "by_numba", lambda: (compiled.Steps(*counted), ""))
     single = run(F32)
@@ -135,13 +136,13 @@ def test_a_whole_pass_and_the_way_back(sizes, rng, monkeypatch):
 def test_double_precision_and_the_user_have_the_definition(monkeypatch):
     monkeypatch.delenv(compiled.VARIABLE, raising=False)
     single = np.zeros(1, F32)
-    assert compiled.lstm_steps(single).lstm_step is compiled_lstm.lstm_step
+    assert compiled.lstm_steps(single).lstm_step is numba_steps.lstm_step
     assert compiled.lstm_steps(np.zeros(1)) is compiled.DEFINITION
     assert compiled.why().startswith(f"Numba {numba.__version__}")
     assert compiled.version() == {"numba": numba.__version__}
     monkeypatch.setenv(compiled.VARIABLE, "0")
     assert compiled.lstm_steps(single) is compiled.DEFINITION
-    assert compiled.DEFINITION.lstm_step is gates.lstm_step
+    assert compiled.DEFINITION.lstm_step is elementwise.lstm_step
     assert compiled.why() == "NumPy line by line, as MINADV_COMPILED=0 says"
     assert compiled.version() == {}
 
@@ -157,8 +158,8 @@ class Broken:
 def afresh(monkeypatch):
     """Lets Numba be looked for again, now and after the test."""
     monkeypatch.delenv(compiled.VARIABLE, raising=False)
-    monkeypatch.delitem(sys.modules, "minadv.compiled_lstm")
-    monkeypatch.delattr("minadv.compiled_lstm")
+    monkeypatch.delitem(sys.modules, "minadv.fast.numba_steps")
+    monkeypatch.delattr("minadv.fast.numba_steps")
     compiled.by_numba.cache_clear()
     yield
     compiled.by_numba.cache_clear()

@@ -8,10 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from minadv import compiled, lstm, lstm_packing, threads
+from minadv import lstm
+from minadv.base.trees import tree_map
+from minadv.fast import compiled, threads
+from minadv.fast import packing as lstm_packing
+from minadv.fast.workspace import Slot, StaleCacheError, Workspace, scope
 from minadv.influence import influence_map
-from minadv.trees import tree_map
-from minadv.workspace import Slot, StaleCacheError, Workspace, scope
 from tests.compare import assert_close, assert_same_bits
 
 pytest.importorskip("numba", reason="Numba is not installed: pip install minadv[fast]")

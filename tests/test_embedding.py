@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from minadv import embedding
 from minadv.backend import to_host
+from minadv.words import embedding
 from tests.compare import assert_close, assert_same_bits
 from tests.texts import zipf
 

@@ -6,10 +6,10 @@ import pytest
 from minadv import gradcheck
 from minadv.adversary import find_adversary
 from minadv.backend import to_host
+from minadv.base.trees import leaves
 from minadv.distances import by_name
 from minadv.influence import ZeroInfluenceWarning
 from minadv.regularizers import AdD
-from minadv.trees import leaves
 from tests.compare import assert_close
 from tests.foreign_model import example
 from tests.networks import Watched

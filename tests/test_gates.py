@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from minadv import gates
+from minadv.fast import elementwise
 from tests.compare import assert_close
 
 
@@ -10,7 +10,7 @@ def step(xp, put, z, c_prev):
     """The gates i, f, g, o and the cell from pre-activations (4, H, B) that are not negated yet."""
     a = put(z * np.array([-1.0, -1.0, 1.0, -1.0])[:, None, None])
     c, h = (xp.empty_like(a[0]) for _ in range(2))
-    gates.lstm_step(a, put(c_prev), a=a, c=c, h=h)
+    elementwise.lstm_step(a, put(c_prev), a=a, c=c, h=h)
     return a, c, h
 
 
@@ -36,7 +36,7 @@ def test_the_way_back_through_saturated_gates(rng, xp, put):
     a, c, h = step(xp, put, z, c_prev)
     dh, dc_next = rng.standard_normal((2, 6, 2))
     dc, dz, free = put(dc_next.copy()), xp.empty_like(a), xp.empty_like(c)
-    gates.lstm_step_backward(a, put(c_prev), h, put(dh), dc=dc, dz=dz, free=free)
+    elementwise.lstm_step_backward(a, put(c_prev), h, put(dh), dc=dc, dz=dz, free=free)
     with np.errstate(over="ignore"):
         i, f, o = 1 / (1 + np.exp(-z[[0, 1, 3]]))
     g, cell = np.tanh(z[2]), f * c_prev + i * np.tanh(z[2])

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from minadv import gru, initial, lstm, rnn
+from minadv import gru, lstm, rnn
+from minadv.base import initial
 from tests.compare import assert_same_bits
 
 

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from minadv import lstm_packing, threads
 from minadv.backend import to_host
-from minadv.lstm_packing import by_gate, in_pieces, project
+from minadv.fast import packing as lstm_packing
+from minadv.fast import threads
+from minadv.fast.packing import by_gate, in_pieces, project
 from tests.compare import assert_close
 
 

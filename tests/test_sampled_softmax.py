@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from scipy.special import log_softmax
 
-from minadv import sampled_softmax
 from minadv.backend import to_host
-from minadv.draws import Share
-from minadv.sampled_softmax import Candidates, Sampled, correct, draw, log_expected_count
+from minadv.base.shared_draws import Share
+from minadv.words import sampled_softmax
+from minadv.words.sampled_softmax import Candidates, Sampled, correct, draw, log_expected_count
 from tests.compare import assert_close, assert_zero
 from tests.texts import zipf
 

@@ -6,8 +6,8 @@ import pytest
 from minadv import distances
 from minadv.adversary import find_adversary
 from minadv.backend import to_host
+from minadv.base.trees import leaves, tree_map
 from minadv.regularizers import AT, VAT, VD, AdD, Sum
-from minadv.trees import leaves, tree_map
 from tests.networks import network
 
 HALF, ONE = np.float64(0.5), np.float64(1.0)

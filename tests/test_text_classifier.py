@@ -6,15 +6,16 @@ import numpy as np
 import pytest
 from scipy.special import log_softmax
 
-from minadv import embedding, gradcheck
+from minadv import gradcheck
 from minadv.backend import to_host
+from minadv.base.shared_draws import Share
+from minadv.base.trees import leaves, tree_map
 from minadv.distances import by_name
-from minadv.draws import Share
-from minadv.models import cells
+from minadv.fast.workspace import Workspace, scope
+from minadv.models import stack
 from minadv.models.encoder import Noise
 from minadv.models.text import Params, TextBatch, TextClassifier
-from minadv.trees import leaves, tree_map
-from minadv.workspace import Workspace, scope
+from minadv.words import embedding
 from tests.compare import assert_close, assert_same_bits, assert_zero
 from tests.texts import FRONT, classifier, fewer, zipf
 
@@ -55,7 +56,7 @@ def test_it_is_embedding_dropout_perturbation_cells_relu_and_softmax(cell, rng, 
     mean = f @ E
     Ebar = (E - mean) / np.sqrt(1e-6 + f @ (E - mean) ** 2)
     x = Ebar[to_host(batch.tokens)] * (2 * to_host(noise.keep)) + to_host(dx)
-    module = cells.by_name(cell)
+    module = stack.by_name(cell)
     one, two = params.encoder.cells
     for b, length in enumerate([4, 3, 1]):  # each text alone, without its padding
 

@@ -6,16 +6,17 @@ import numpy as np
 import pytest
 from scipy.special import log_softmax
 
-from minadv import embedding, gradcheck, sampled_softmax
+from minadv import gradcheck
 from minadv.backend import to_host
+from minadv.base.shared_draws import Share
+from minadv.base.trees import leaves, tree_map
 from minadv.distances import by_name
-from minadv.draws import Share
+from minadv.fast.workspace import Workspace, scope
 from minadv.models.pretraining import LMBatch, Params, TextLM, pretrained
 from minadv.models.text import TextClassifier
 from minadv.regularizers import EL, VD, AdD, Plain
-from minadv.sampled_softmax import Sampled
-from minadv.trees import leaves, tree_map
-from minadv.workspace import Workspace, scope
+from minadv.words import embedding, sampled_softmax
+from minadv.words.sampled_softmax import Sampled
 from tests.compare import assert_close, assert_same_bits
 from tests.networks import Watched
 from tests.texts import classifier, fewer, language_model, zipf

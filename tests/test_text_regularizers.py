@@ -8,11 +8,11 @@ import pytest
 
 from minadv.adversary import find_adversary
 from minadv.backend import to_host
+from minadv.base.trees import leaves
 from minadv.distances import by_name
+from minadv.fast.workspace import Workspace
 from minadv.influence import ZeroInfluenceWarning
 from minadv.regularizers import AT, EL, FD, VAT, VD, AdD, Plain, Sum
-from minadv.trees import leaves
-from minadv.workspace import Workspace
 from tests.compare import assert_close, assert_same_bits, assert_zero
 from tests.networks import Watched
 from tests.regularized import check, every_case, run

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from minadv import threads
+from minadv.fast import threads
 
 threadpoolctl = pytest.importorskip("threadpoolctl")
 

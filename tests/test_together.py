@@ -7,15 +7,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from minadv import Workspace, lstm, lstm_packing
+from minadv import Workspace, lstm
 from minadv.adversary import find_adversary
 from minadv.backend import to_host
-from minadv.models import Batch, Classifier, cells
+from minadv.base.trees import tree_add, tree_map
+from minadv.fast import packing as lstm_packing
+from minadv.fast.workspace import scope
+from minadv.models import Batch, Classifier, stack
 from minadv.models.classifier import Noise
-from minadv.models.protocol import runs_together
+from minadv.protocol import runs_together
 from minadv.regularizers import EL, FD, AdD
-from minadv.trees import tree_add, tree_map
-from minadv.workspace import scope
 from tests import textbook
 from tests.cells import GAPS, RAGGED, Problem, make
 from tests.compare import assert_close, assert_same_bits
@@ -306,6 +307,6 @@ def test_a_batch_that_is_read_by_columns(rng, put):
     params = put(tree_map(lambda a: a.astype(np.float64), model.init(rng)))
     batch = Batch(put(rng.standard_normal((5, 3, 2))), put(rng.integers(0, 3, 3)))
     features, _, _ = model.body(params, batch, masks={}, noise=None)
-    below, _, _ = cells.forward("lstm", params.cells[:1], batch.x, state=None, masks=(None,), valid=None)
+    below, _, _ = stack.forward("lstm", params.cells[:1], batch.x, state=None, masks=(None,), valid=None)
     above, _, _ = lstm.forward(params.cells[1], put(np.ascontiguousarray(to_host(below))))
     assert_close(features, above)

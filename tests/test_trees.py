@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from minadv.trees import leaves, tree_add, tree_map
+from minadv.base.trees import leaves, tree_add, tree_map
 
 
 @dataclass(frozen=True)

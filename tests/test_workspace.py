@@ -4,7 +4,7 @@ import pytest
 
 from minadv import StaleCacheError, Workspace
 from minadv.backend import to_host
-from minadv.trees import tree_map
+from minadv.base.trees import tree_map
 from tests.cells import CELLS, RAGGED, make
 from tests.compare import assert_same_bits
 

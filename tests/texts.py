@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from minadv.base.trees import tree_map
 from minadv.models.pretraining import LMBatch, TextLM
 from minadv.models.text import TextBatch, TextClassifier
-from minadv.trees import tree_map
 from tests.cells import RAGGED
 
 FRONT = RAGGED[::-1].copy()  # (4, 3), lengths 4, 3, 1, padding in front

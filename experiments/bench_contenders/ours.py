@@ -10,15 +10,17 @@ from typing import Any
 import numpy as np
 
 from experiments.bench_contenders.problem import LR, Exchange, Given, Outcome, Problem
-from minadv import compiled, lstm
+from minadv import lstm
 from minadv.backend import Array
-from minadv.data.batches import Batches
 from minadv.data.images import Images, Split
+from minadv.data.images.batches import Batches
+from minadv.fast import compiled
 from minadv.models.classifier import Classifier, Params
 from minadv.regularizers import AdD
-from minadv.training import folders, loop
+from minadv.tasks.images.task import Classify
+from minadv.training import loop
 from minadv.training.optimizers import SGD
-from minadv.training.task import Classify
+from minadv.training.runs import folder as folders
 
 RECIPE = loop.Recipe(steps=1, optimizer=SGD(LR), clip=None)
 

@@ -19,8 +19,8 @@ import numpy.typing as npt
 
 from minadv import masks
 from minadv.backend import Array
+from minadv.base.streams import stream
 from minadv.models.classifier import Classifier
-from minadv.training.streams import stream
 
 LR = 1e-3
 """Of plain gradient descent, the update of every contender."""

@@ -20,7 +20,7 @@ import numpy as np
 from experiments.bench_contenders import memory
 from experiments.bench_contenders.problem import Given, Outcome, Size, merge
 from experiments.bench_contenders.registry import Family, Setting
-from minadv.threads import VARIABLES
+from minadv.fast.threads import VARIABLES
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 1800

@@ -10,13 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from minadv import compiled, gradcheck, lstm, threads
+from minadv import gradcheck, lstm
 from minadv.backend import Array, choose_device, namespace, same_place, to_device
-from minadv.data import fetch, known
-from minadv.data.errors import DataError
-from minadv.training import packing
-from minadv.training.log import versions
-from minadv.trees import leaves, tree_map
+from minadv.base.errors import DataError
+from minadv.base.trees import leaves, tree_map
+from minadv.data import fetch
+from minadv.data.language import published
+from minadv.fast import compiled, threads
+from minadv.training.runs import packing
+from minadv.training.runs.log import versions
 
 INSTALLED = {
     "digits": "scikit-learn's 1,797 digits of 8 x 8 pixels",
@@ -114,7 +116,7 @@ def data(args: argparse.Namespace) -> None:
         for name, about in INSTALLED.items():
             print(f"{name:10} {about}, no download")
         for name, remote in fetch.REMOTES.items():
-            there = (known if name in known.KNOWN else fetch).there(name, args.data_dir)
+            there = (published if name in published.KNOWN else fetch).there(name, args.data_dir)
             print(f"{name:10} {remote.about}{' (there)' if there else ''}")
         return
     if args.name is None:
@@ -122,13 +124,13 @@ def data(args: argparse.Namespace) -> None:
     if args.name in INSTALLED:
         print(f"{args.name}: {INSTALLED[args.name]}: nothing needs downloading")
         return
-    if args.action == "get" and args.name in known.KNOWN and known.there(args.name, args.data_dir):
-        print(next(iter(known.find(args.name, args.data_dir).values())).parent)
+    if args.action == "get" and args.name in published.KNOWN and published.there(args.name, args.data_dir):
+        print(next(iter(published.find(args.name, args.data_dir).values())).parent)
         return
     if args.action == "get":
         print(fetch.get(args.name, args.data_dir))
         return
-    results = (known.check if args.name in known.KNOWN else fetch.check)(args.name, args.data_dir)
+    results = (published.check if args.name in published.KNOWN else fetch.check)(args.name, args.data_dir)
     for result in results:
         print(f"{result.path or result.file}: {result.says}")
     if any(result.sound is False for result in results):

@@ -18,11 +18,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from minadv import launch
 from minadv.backend import Device, DeviceName, choose_device
-from minadv.training.folders import CONFIG, RunError, how_to_resume, kind_of, read_config
+from minadv.base import launch
 from minadv.training.loop import Interrupted
-from minadv.training.workers import WorkerError
+from minadv.training.parallel.processes import WorkerError
+from minadv.training.runs.folder import CONFIG, RunError, how_to_resume, kind_of, read_config
 
 MODULES: dict[str, str] = {
     "text": "minadv.commands.text",

@@ -14,15 +14,15 @@ import numpy as np
 from minadv import masks
 from minadv.adversary import find_adversary
 from minadv.backend import Array
-from minadv.checks import expect_shape
+from minadv.base.checks import expect_shape
+from minadv.base.streams import stream
 from minadv.commands import tasks
-from minadv.data.batches import in_order, take
 from minadv.data.images import Images, Split
-from minadv.data.sequences import from_description, sequences
+from minadv.data.images.batches import in_order, take
+from minadv.data.images.sequences import from_description, sequences
 from minadv.models.classifier import Batch
-from minadv.search import ball_size
-from minadv.training import runs
-from minadv.training.streams import stream
+from minadv.searches import ball_size
+from minadv.tasks.images import runs
 
 SEARCHES: dict[str, dict[str, Any]] = {
     "random": {"search": "random"},

@@ -10,25 +10,25 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from minadv import launch
 from minadv.backend import Device, choose_device
+from minadv.base import launch
 from minadv.commands import families
 from minadv.commands import language_settings as settings
 from minadv.commands.foreign import expect_used
 from minadv.commands.language_inspecting import attack, show
 from minadv.commands.language_options import add_options
 from minadv.commands.numbers import amount, count, folder, positive, zero_or_more
-from minadv.data import topics
-from minadv.data.corpus import Corpus
-from minadv.data.windows import Windows
-from minadv.data.words import EOS
-from minadv.training import folders
-from minadv.training.checkpoints import latest
-from minadv.training.config import build
-from minadv.training.folders import RunError, build_recipe, expect_free, read_config, same_workers
-from minadv.training.language import LanguageRun, finetune, fit_language, load_language, open_language
-from minadv.training.language_config import blank, corpus_of, settings_of, weights_digest
-from minadv.training.language_task import expect_lengths, expect_regularizer
+from minadv.data.language import topics
+from minadv.data.language.corpus import Corpus
+from minadv.data.language.windows import Windows
+from minadv.data.language.words import EOS
+from minadv.tasks.config import build
+from minadv.tasks.language.config import blank, corpus_of, settings_of, weights_digest
+from minadv.tasks.language.task import expect_lengths, expect_regularizer
+from minadv.tasks.language.training import LanguageRun, finetune, fit_language, load_language, open_language
+from minadv.training.runs import folder as folders
+from minadv.training.runs.checkpoints import latest
+from minadv.training.runs.folder import RunError, build_recipe, expect_free, read_config, same_workers
 
 __all__ = ["TASKS", "add_commands", "attack", "defaults", "evaluation", "options", "resume", "show", "train"]
 

@@ -14,14 +14,14 @@ import numpy as np
 from minadv import masks
 from minadv.adversary import find_adversary, find_budgets
 from minadv.backend import Array
+from minadv.base.streams import stream
 from minadv.commands import language_settings as settings
 from minadv.commands.inspecting import SEARCHES as ALL
 from minadv.commands.inspecting import say_if_almost_random
-from minadv.data.windows import Windows
-from minadv.models.language import TokenBatch
-from minadv.models.protocol import choose_sites
-from minadv.training.language import LanguageRun, open_language
-from minadv.training.streams import stream
+from minadv.data.language.windows import Windows
+from minadv.models.language.model import TokenBatch
+from minadv.protocol import choose_sites
+from minadv.tasks.language.training import LanguageRun, open_language
 
 SEARCHES = {name: options for name, options in ALL.items() if name != "exact"}
 COLUMNS = 20  # windows that are attacked at once, one from each twentieth of the text

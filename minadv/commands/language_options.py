@@ -8,7 +8,7 @@ from minadv.adversary import SEARCHES
 from minadv.commands.language_settings import METHODS
 from minadv.commands.numbers import amount, count, folder, positive, probability, zero_or_more
 from minadv.distances import DISTANCES
-from minadv.models.language_noise import PARTS
+from minadv.models.language.noise import PARTS
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -10,7 +10,7 @@ import argparse
 from dataclasses import dataclass
 from typing import Any
 
-from minadv.models.language import LanguageModel
+from minadv.models.language.model import LanguageModel
 from minadv.regularizers import EL, FD, VD, AdD, Pi, Plain, Regularizer
 from minadv.training.clip import Clip
 from minadv.training.loop import Recipe

@@ -8,22 +8,22 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from minadv import launch
 from minadv.backend import Device, choose_device
+from minadv.base import launch
 from minadv.commands import families
 from minadv.commands import text_settings as settings
 from minadv.commands.foreign import expect_used
 from minadv.commands.numbers import positive
 from minadv.commands.text_inspecting import attack, open_run, predict, show
 from minadv.commands.text_options import add_pretrain_options, add_train_options
-from minadv.data.buckets import steps_of
+from minadv.data.texts.buckets import steps_of
 from minadv.models.pretraining import TextLM
-from minadv.training import folders
-from minadv.training.folders import expect_free, read_config
-from minadv.training.pretrain_task import PretrainTask
-from minadv.training.text import TextRun, fit_text, pretrain_text, resume_text
-from minadv.training.text_runs import blank, weights_of, with_words
-from minadv.training.text_task import expect_regularizer
+from minadv.tasks.pretrain.task import PretrainTask
+from minadv.tasks.text.runs import blank, weights_of, with_words
+from minadv.tasks.text.task import expect_regularizer
+from minadv.tasks.text.training import TextRun, fit_text, pretrain_text, resume_text
+from minadv.training.runs import folder as folders
+from minadv.training.runs.folder import expect_free, read_config
 
 __all__ = ["TASKS", "add_commands", "attack", "defaults", "evaluation", "options", "predict", "resume", "show", "train"]
 

@@ -13,17 +13,17 @@ import numpy as np
 from minadv import masks
 from minadv.adversary import find_adversary, find_budgets
 from minadv.backend import Array
+from minadv.base.streams import permutation, stream
 from minadv.commands import text_settings as settings
 from minadv.commands.inspecting import SEARCHES, asked, say_if_almost_random
 from minadv.commands.language_inspecting import curves
-from minadv.data.buckets import in_length_order, make_batch, steps_of
-from minadv.data.documents import Documents
+from minadv.data.texts.buckets import in_length_order, make_batch, steps_of
+from minadv.data.texts.documents import Documents
 from minadv.models.pretraining import TextLM
-from minadv.search import ball_size
-from minadv.training.streams import permutation, stream
-from minadv.training.text_explain import Explained, explain
-from minadv.training.text_runs import TextRun, load_text
-from minadv.training.text_task import text_batch
+from minadv.searches import ball_size
+from minadv.tasks.text.explain import Explained, explain
+from minadv.tasks.text.runs import TextRun, load_text
+from minadv.tasks.text.task import text_batch
 
 UNITS = 5  # that --explain tells
 

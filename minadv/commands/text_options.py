@@ -7,7 +7,7 @@ import argparse
 from minadv.commands.numbers import amount, count, folder, positive, probability, zero_or_more
 from minadv.commands.text_settings import METHODS, VARIANTS
 from minadv.distances import DISTANCES
-from minadv.models.cells import CELLS
+from minadv.models.stack import CELLS
 
 
 def add_train_options(parser: argparse.ArgumentParser) -> None:

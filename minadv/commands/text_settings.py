@@ -12,19 +12,19 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from minadv.commands.numbers import folder
-from minadv.data import reviews
-from minadv.data.documents import Corpus, Options
-from minadv.data.text import Cut
+from minadv.data.texts import reviews
+from minadv.data.texts.documents import Corpus, Options
+from minadv.data.texts.text import Cut
 from minadv.models.pretraining import TextLM
 from minadv.models.text import TextClassifier
 from minadv.regularizers import AT, EL, FD, VAT, VD, AdD, Pi, Plain, Regularizer, Sum
+from minadv.tasks.text.training import EMBEDDINGS
 from minadv.training.clip import Clip
 from minadv.training.ema import EMA
-from minadv.training.folders import RunError
 from minadv.training.loop import Recipe
 from minadv.training.optimizers import Adam
+from minadv.training.runs.folder import RunError
 from minadv.training.schedules import ExponentialDecay
-from minadv.training.text import EMBEDDINGS
 
 METHODS = ("none", "at", "vat", "vd", "el", "fd", "pi", "add", "last", "add+vat")
 ADVERSARIAL = ("add", "last", "add+vat")

@@ -7,19 +7,19 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from minadv import launch
 from minadv.adversary import find_budgets
 from minadv.backend import Device, choose_device, to_device
+from minadv.base import launch
 from minadv.commands import families, tasks
 from minadv.commands.foreign import expect_used
-from minadv.data.batches import Batches
-from minadv.data.sequences import from_description
+from minadv.data.images.batches import Batches
+from minadv.data.images.sequences import from_description
 from minadv.regularizers import AdD
-from minadv.training import runs
-from minadv.training.config import build
-from minadv.training.folders import same_workers
-from minadv.training.mpi import CUDA_AWARE
-from minadv.training.task import evaluate
+from minadv.tasks.config import build
+from minadv.tasks.images import runs
+from minadv.tasks.images.task import evaluate
+from minadv.training.parallel.mpi import CUDA_AWARE
+from minadv.training.runs.folder import same_workers
 
 
 def train(args: argparse.Namespace) -> None:

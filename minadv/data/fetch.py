@@ -16,9 +16,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from minadv.checks import expect_choice
-from minadv.data import files, idx
-from minadv.data.errors import DataError
+from minadv.base.checks import expect_choice
+from minadv.base.errors import DataError
+from minadv.data import files
+from minadv.data.images import idx
 
 VARIABLE = "MINADV_DATA"
 

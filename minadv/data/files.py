@@ -6,7 +6,7 @@ import gzip
 import zlib
 from pathlib import Path
 
-from minadv.data.errors import DataError
+from minadv.base.errors import DataError
 
 _GZIP = b"\x1f\x8b"
 

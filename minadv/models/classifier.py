@@ -18,15 +18,15 @@ import numpy.typing as npt
 
 from minadv import layers
 from minadv.backend import Array, namespace
-from minadv.checks import expect_choice, expect_shape
+from minadv.base.checks import expect_choice, expect_shape
+from minadv.base.initial import glorot
+from minadv.base.shared_draws import Rng
+from minadv.base.trees import tree_add, tree_map
 from minadv.distances import Distance
-from minadv.draws import Rng
-from minadv.initial import glorot
+from minadv.fast.workspace import Workspace
 from minadv.masks import bernoulli, expect_probability, scale
-from minadv.models import cells
-from minadv.models.protocol import Comparison, Likelihood, ModelGrads, Site
-from minadv.trees import tree_add, tree_map
-from minadv.workspace import Workspace
+from minadv.models import stack
+from minadv.protocol import Comparison, Likelihood, ModelGrads, Site
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Batch:
 
     def __post_init__(self) -> None:
         namespace(x=self.x, targets=self.targets, valid=self.valid)
-        expect_shape("x", self.x, ("T", "B", "I"), "time first: minadv.data.batches.take makes such batches")
+        expect_shape("x", self.x, ("T", "B", "I"), "time first: minadv.data.images.batches.take makes such batches")
         T, B, _ = self.x.shape
         if self.targets is not None:
             expect_shape("targets", self.targets, (B,), f"x has B = {B} examples, time first")
@@ -79,7 +79,7 @@ class Classifier:
     be weighted over time by a ``lam`` (T, B), which for ragged batches should be zero on padding, where the last state
     is repeated; the likelihood is that of the last in both. ``leak`` is the GRU's. ``input_dropout`` is a dropout on
     the inputs, one mask a sequence: the noise of this model. ``remat`` saves memory at the price of one more forward
-    pass (`minadv.remat`).
+    pass (`minadv.fast.remat`).
     """
 
     n_in: int
@@ -94,7 +94,7 @@ class Classifier:
     remat: bool = False
 
     def __post_init__(self) -> None:
-        expect_choice("cell", self.cell, cells.CELLS)
+        expect_choice("cell", self.cell, stack.CELLS)
         expect_choice("readout", self.readout, ("clean", "masked"))
         expect_choice("steps", self.steps, ("last", "all"))
         expect_choice("leak", self.leak, ("clean", "masked"))
@@ -122,7 +122,7 @@ class Classifier:
 
     def init(self, rng: np.random.Generator, *, dtype: npt.DTypeLike = np.float32) -> Params:
         """Initial parameters, drawn on the host."""
-        module = cells.by_name(self.cell)
+        module = stack.by_name(self.cell)
         sizes = [self.n_in] + [self.n_hidden] * (self.n_layers - 1)
         return Params(
             cells=tuple(module.init(rng, size, self.n_hidden, dtype=dtype) for size in sizes),
@@ -167,7 +167,7 @@ class Classifier:
             self._check(params, batch, given)
             x = dropped[id(noise)]
             xs.append(x if dx is None else x + dx)
-        runs = cells.forward_together(
+        runs = stack.forward_together(
             self.cell,
             params.cells,
             xs,
@@ -194,7 +194,7 @@ class Classifier:
         self, params: Params, cache: Cache, dfeatures: Array, *, weights: bool = True, inputs: bool = False
     ) -> ModelGrads:
         dh, dstate = self._through_readout(cache, dfeatures)
-        grads = cells.backward(self.cell, params.cells, cache.caches, dh, dstate=dstate, weights=weights, inputs=inputs)
+        grads = stack.backward(self.cell, params.cells, cache.caches, dh, dstate=dstate, weights=weights, inputs=inputs)
         dmasks = {f"layer{n}": dm for n, dm in enumerate(grads.masks) if dm is not None}
         on_readout = self._readout_masks(cache.masks)
         for name in on_readout:
@@ -213,7 +213,7 @@ class Classifier:
     def bodies_backward(self, params: Params, caches: Sequence[Cache], dfeatures: Sequence[Array]) -> Params:
         """The gradient of the parameters through several passes at once: the sum of what each would give."""
         through = [self._through_readout(cache, d) for cache, d in zip(caches, dfeatures, strict=True)]
-        total = cells.backward_together(
+        total = stack.backward_together(
             self.cell,
             params.cells,
             [cache.caches for cache in caches],
@@ -229,7 +229,7 @@ class Classifier:
             dh = dh * m
         if self.steps == "all":
             return dh, None
-        module = cells.by_name(self.cell)
+        module = stack.by_name(self.cell)
         zero = namespace(dh).zeros_like(dh[0])
         rest = [zero] * (len(module.State.__dataclass_fields__) - 1)
         top = self.n_layers - 1

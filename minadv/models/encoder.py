@@ -2,10 +2,10 @@ r"""What the models of text have in common: word embeddings, a dropout on them t
 
 .. math:: x_t = k \odot \bar E_{w_t} + r_t
 
-:math:`\bar E` are the normalised embeddings of `minadv.embedding`; k is one scaled dropout mask an example, the same at
-every step, and the noise of these models; r is the perturbation of AT and VAT, added last. The cells and what is read
-from them are those of `minadv.models.classifier.Classifier`, so that masks on the recurrent connection and on the
-readout mean the same here as there.
+:math:`\bar E` are the normalised embeddings of `minadv.words.embedding`; k is one scaled dropout mask an example, the
+same at every step, and the noise of these models; r is the perturbation of AT and VAT, added last. The cells and what
+is read from them are those of `minadv.models.classifier.Classifier`, so that masks on the recurrent connection and on
+the readout mean the same here as there.
 
 A language model and a classifier that share an `Encoder`'s settings share its `Params`: that is how a classifier takes
 over what was learnt in pre-training.
@@ -20,15 +20,16 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from minadv import draws, embedding
 from minadv.backend import Array, namespace, same_place, to_host
-from minadv.checks import expect_floating, expect_shape
-from minadv.draws import Rng
-from minadv.embedding import Moments
+from minadv.base import shared_draws
+from minadv.base.checks import expect_floating, expect_shape
+from minadv.base.shared_draws import Rng
+from minadv.fast.workspace import Workspace
 from minadv.masks import expect_probability
-from minadv.models import cells, classifier
-from minadv.models.protocol import ModelGrads, Site
-from minadv.workspace import Workspace
+from minadv.models import classifier, stack
+from minadv.protocol import ModelGrads, Site
+from minadv.words import embedding
+from minadv.words.embedding import Moments
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ class Encoder:
     frequencies: Array | None = field(default=None, repr=False, compare=False, metadata={"config": False})
 
     def __post_init__(self) -> None:
-        cells.by_name(self.cell)
+        stack.by_name(self.cell)
         expect_probability(self.embedding_dropout)
         for name, least in (("n_words", 2), ("n_embedding", 1), ("n_hidden", 1), ("n_layers", 1)):
             if getattr(self, name) < least:
@@ -94,7 +95,7 @@ class Encoder:
     def encoder_init(self, rng: np.random.Generator, dtype: npt.DTypeLike) -> Params:
         """Embeddings uniform on (-1, 1), cells as their modules have them; drawn on the host."""
         options = {"forget_bias": self.forget_bias} if self.cell == "lstm" else {}
-        module = cells.by_name(self.cell)
+        module = stack.by_name(self.cell)
         E = rng.uniform(-1, 1, (self.n_words, self.n_embedding)).astype(dtype)
         sizes = [self.n_embedding] + [self.n_hidden] * (self.n_layers - 1)
         return Params(E, tuple(module.init(rng, size, self.n_hidden, dtype=dtype, **options) for size in sizes))
@@ -102,7 +103,7 @@ class Encoder:
     def noise(self, rng: Rng, batch: Any) -> Noise | None:
         if self.embedding_dropout == 0:
             return None
-        uniform = draws.rows(rng, lambda g, n: g.random((n, self.n_embedding)), len(batch))
+        uniform = shared_draws.rows(rng, lambda g, n: g.random((n, self.n_embedding)), len(batch))
         return Noise(same_place(uniform >= self.embedding_dropout, batch.tokens))
 
     def moments(self, params: Params, work: Workspace | None = None) -> Moments | None:

@@ -7,8 +7,8 @@ of every step.
 
 The likelihood of the whole vocabulary's softmax is too dear to train on, and the head is given no noise from which it
 could take a sample. So the sample comes with the **targets**: they are either the words themselves, for the softmax of
-the whole vocabulary, or a `minadv.sampled_softmax.Sampled`, the words beside a batch's candidates, for the sampled
-softmax. ``with_candidates`` makes the second from the first, once a step::
+the whole vocabulary, or a `minadv.words.sampled_softmax.Sampled`, the words beside a batch's candidates, for the
+sampled softmax. ``with_candidates`` makes the second from the first, once a step::
 
     batch = model.with_candidates(rng, LMBatch(tokens, targets))
     term = Plain()(model, params, batch, rng=rng, likelihood=1.0, state=state)
@@ -27,18 +27,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from minadv import layers, sampled_softmax, softmax_blocks
+from minadv import layers
 from minadv.backend import Array, namespace, to_host
-from minadv.checks import expect_shape
+from minadv.base.checks import expect_shape
+from minadv.base.initial import glorot
+from minadv.base.shared_draws import Rng
+from minadv.base.trees import leaves
 from minadv.distances import Distance
-from minadv.draws import Rng
-from minadv.initial import glorot
+from minadv.fast.workspace import Workspace
 from minadv.models import encoder, text
 from minadv.models.encoder import Encoder, Noise, Piece, step_weights
-from minadv.models.protocol import Comparison, Likelihood, ModelGrads
-from minadv.sampled_softmax import Sampled
-from minadv.trees import leaves
-from minadv.workspace import Workspace
+from minadv.protocol import Comparison, Likelihood, ModelGrads
+from minadv.words import sampled_softmax, softmax_blocks
+from minadv.words.sampled_softmax import Sampled
 
 
 @dataclass(frozen=True)

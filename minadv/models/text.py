@@ -23,14 +23,14 @@ import numpy.typing as npt
 
 from minadv import layers
 from minadv.backend import Array, namespace
-from minadv.checks import expect_choice, expect_shape
+from minadv.base.checks import expect_choice, expect_shape
+from minadv.base.initial import glorot
 from minadv.distances import Distance
-from minadv.initial import glorot
+from minadv.fast.workspace import Workspace, scope
 from minadv.models import encoder
 from minadv.models.classifier import compare_heads
 from minadv.models.encoder import Encoder, Noise, Piece, step_weights
-from minadv.models.protocol import Comparison, Likelihood, ModelGrads
-from minadv.workspace import Workspace, scope
+from minadv.protocol import Comparison, Likelihood, ModelGrads
 
 
 @dataclass(frozen=True)

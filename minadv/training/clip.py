@@ -4,9 +4,9 @@ r"""Gradient clipping, by global norm or by value, for all leaves or for a group
 
     grads, norm = Clip(1.0, but=("embedding",))(grads)
 
-A group is chosen by the beginnings of the leaves' paths (`minadv.trees`): ``"embedding"`` stands for the leaf of that
-name and for every leaf below it (``"embedding.E"``), not for ``"embeddings"``. Several groups with limits of their own
-are several clips, one after the other.
+A group is chosen by the beginnings of the leaves' paths (`minadv.base.trees`): ``"embedding"`` stands for the leaf of
+that name and for every leaf below it (``"embedding.E"``), not for ``"embeddings"``. Several groups with limits of their
+own are several clips, one after the other.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 
 from minadv.backend import Array, namespace
-from minadv.checks import expect_choice
-from minadv.trees import leaves, tree_map
+from minadv.base.checks import expect_choice
+from minadv.base.trees import leaves, tree_map
 
 Tree = TypeVar("Tree")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from minadv.trees import tree_map
+from minadv.base.trees import tree_map
 
 
 @dataclass(frozen=True)

@@ -18,15 +18,15 @@ from typing import Any, Protocol
 import numpy as np
 
 from minadv.backend import namespace, same_place
-from minadv.training import checkpoints, log
+from minadv.base.trees import leaves, tree_map
+from minadv.tasks.images.task import Task
 from minadv.training.clip import Clip
 from minadv.training.ema import EMA
 from minadv.training.optimizers import ASGD, Adam, Optimizer
+from minadv.training.parallel.teams import Alone, Team
 from minadv.training.progress import Progress
+from minadv.training.runs import checkpoints, log
 from minadv.training.schedules import Constant, Schedule
-from minadv.training.task import Task
-from minadv.training.teams import Alone, Team
-from minadv.trees import leaves, tree_map
 
 LOG = "log.jsonl"
 

@@ -6,8 +6,8 @@ r"""Optimizers as pure steps: configuration, state and parameters are three valu
     state = opt.init(params)
     params, state = opt.step(params, grads, state, lr_scale=schedule(epoch))
 
-A configuration is a frozen dataclass of numbers; parameters, gradients and states are trees (`minadv.trees`), so that a
-checkpoint stores a state as it stores the parameters. Symbols: :math:`\theta` parameters, :math:`g` gradients,
+A configuration is a frozen dataclass of numbers; parameters, gradients and states are trees (`minadv.base.trees`), so
+that a checkpoint stores a state as it stores the parameters. Symbols: :math:`\theta` parameters, :math:`g` gradients,
 :math:`\alpha` the learning rate, ``lr * lr_scale``. Nothing is changed in place; arrays keep their dtype and device.
 """
 
@@ -18,8 +18,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
 from minadv.backend import Array, namespace
-from minadv.checks import shape_text
-from minadv.trees import leaves, tree_map
+from minadv.base.checks import shape_text
+from minadv.base.trees import leaves, tree_map
 
 Tree = TypeVar("Tree")
 

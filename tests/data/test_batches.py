@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minadv.backend import to_host
-from minadv.data.batches import Batches, in_order, take
 from minadv.data.images import Split
+from minadv.data.images.batches import Batches, in_order, take
 
 
 @given(data=st.data(), partial=st.booleans(), n=st.integers(1, 40))

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minadv.data.buckets import Buckets, density, in_length_order, like_lengths, make_batch, steps_of
-from minadv.data.documents import Documents
-from minadv.data.text import EOS
-from minadv.draws import Share, rows
+from minadv.base.shared_draws import Share, rows
+from minadv.data.texts.buckets import Buckets, density, in_length_order, like_lengths, make_batch, steps_of
+from minadv.data.texts.documents import Documents
+from minadv.data.texts.text import EOS
 
 
 def documents(lengths: Any, *, labels: bool = True, gap: int = 3) -> Documents:

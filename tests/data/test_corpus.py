@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from minadv.data import fetch, known
-from minadv.data.corpus import load, unigram_perplexity
-from minadv.data.errors import DataError
+from minadv.base.errors import DataError
+from minadv.data import fetch
+from minadv.data.language import published
+from minadv.data.language.corpus import load, unigram_perplexity
 from tests.data.corpora import TEXTS, write_corpus
 
 
@@ -43,9 +44,9 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_read(
     name: str, folder: str, pattern: str, compress: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert name == "folder" or not known.there(name, tmp_path)
+    assert name == "folder" or not published.there(name, tmp_path)
     write_corpus(tmp_path / folder, pattern, compress)
-    assert name == "folder" or known.there(name, tmp_path)
+    assert name == "folder" or published.there(name, tmp_path)
     corpus = load(name, tmp_path)
     words = corpus.vocabulary
     assert corpus.name == name
@@ -173,11 +174,11 @@ def test_downloads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_known_facts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The check, on a corpus of ours under the name and in the place of a published one."""
     sums = {part: hashlib.sha256(text.encode()).hexdigest() for part, text in TEXTS.items()}
-    ours = replace(known.KNOWN["ptb"], sha256=sums, tokens={"train": 15, "valid": 4, "test": 5}, V=8)
-    monkeypatch.setitem(known.KNOWN, "ptb", ours)
+    ours = replace(published.KNOWN["ptb"], sha256=sums, tokens={"train": 15, "valid": 4, "test": 5}, V=8)
+    monkeypatch.setitem(published.KNOWN, "ptb", ours)
     for compress in (True, False):
         write_corpus(tmp_path / "ptb", "ptb.{}.txt", compress)
-        found = known.check("ptb", tmp_path)
+        found = published.check("ptb", tmp_path)
         assert [c.sound for c in found] == [True] * 4
         assert [c.says for c in found] == [
             "15 tokens, sha256 as published",
@@ -185,8 +186,8 @@ def test_known_facts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             "5 tokens, sha256 as published",
             "8 words",
         ]
-    monkeypatch.setitem(known.KNOWN, "ptb", replace(ours, tokens={"train": 15, "valid": 5, "test": 5}, V=9))
-    found = known.check("ptb", tmp_path)
+    monkeypatch.setitem(published.KNOWN, "ptb", replace(ours, tokens={"train": 15, "valid": 5, "test": 5}, V=9))
+    found = published.check("ptb", tmp_path)
     assert [c.sound for c in found] == [True, False, True, False]
     assert (found[1].says, found[3].says) == ("4 tokens, expected 5", "8 words, expected 9")
     (tmp_path / "ptb" / "ptb.train.txt").write_text("other text\n")
@@ -194,13 +195,13 @@ def test_known_facts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "ptb" / "ptb.valid.txt.gz").write_bytes(gzip.compress(b"cut")[:-3])
     (tmp_path / "ptb" / "ptb.test.txt").unlink()
     (tmp_path / "ptb" / "ptb.test.txt.gz").unlink()
-    train, valid, test = known.check("ptb", tmp_path)
+    train, valid, test = published.check("ptb", tmp_path)
     assert not train.sound and train.says.startswith("sha256 of the plain file is ")
     assert train.says.endswith(f"expected {sums['train']}")
     assert not valid.sound and "is a corrupt gzip file" in valid.says
     assert (test.sound, test.path, test.says) == (False, None, f"missing from {tmp_path / 'ptb'}")
     with pytest.raises(ValueError, match="name is 'pydoc', expected one of 'ptb', 'wikitext2'"):
-        known.check("pydoc")
+        published.check("pydoc")
 
 
 PUBLISHED = {
@@ -221,18 +222,18 @@ PUBLISHED = {
 
 
 def test_the_published_facts() -> None:
-    assert set(PUBLISHED) == set(known.KNOWN)
+    assert set(PUBLISHED) == set(published.KNOWN)
     for name, (V, pattern, *parts) in PUBLISHED.items():
-        facts = known.KNOWN[name]
+        facts = published.KNOWN[name]
         assert (facts.V, facts.pattern) == (V, pattern)
         assert facts.tokens == {part: N for part, N, _ in parts}
         assert facts.sha256 == {part: digest for part, _, digest in parts}
-        assert sorted(facts.tokens) == sorted(known.PARTS)
+        assert sorted(facts.tokens) == sorted(published.PARTS)
 
 
-@pytest.mark.parametrize(("name", "pattern"), [("ptb", "ptb.{}.txt"), ("wikitext2", known.PLAIN)])
+@pytest.mark.parametrize(("name", "pattern"), [("ptb", "ptb.{}.txt"), ("wikitext2", published.PLAIN)])
 def test_what_is_downloaded_is_what_is_checked(name: str, pattern: str) -> None:
-    facts, remote = known.KNOWN[name], fetch.REMOTES[name]
+    facts, remote = published.KNOWN[name], fetch.REMOTES[name]
     assert remote.files == {pattern.format(part): f"sha256:{digest}" for part, digest in facts.sha256.items()}
     assert " + ".join(f"{N:,}" for N in facts.tokens.values()) in remote.about
 

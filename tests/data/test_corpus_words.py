@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minadv.data.errors import DataError
-from minadv.data.words import EOS, UNK, Words, cross_entropy, lines_of
-from minadv.training.files import SealError
+from minadv.base.errors import DataError
+from minadv.base.files import SealError
+from minadv.data.language.words import EOS, UNK, Words, cross_entropy, lines_of
 
 LINES = ["b a a", "", "c b a <unk>"]
 texts = st.lists(st.lists(st.sampled_from(["a", "b", "c", "d", "é", UNK]), max_size=6).map(" ".join), min_size=1)

@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from minadv.data import docstrings, encoded
-from minadv.data.docstrings import MASK, NAMES, choose, mask, part_of
-from minadv.data.documents import Options, Text
-from minadv.data.errors import DataError
-from minadv.data.reviews import load
-from minadv.data.text import words
+from minadv.base.errors import DataError
+from minadv.data.texts import docstrings, encoded
+from minadv.data.texts.docstrings import MASK, NAMES, choose, mask, part_of
+from minadv.data.texts.documents import Options, Text
+from minadv.data.texts.reviews import load
+from minadv.data.texts.text import words
 
 SOURCE = b'''"""The module."""
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from minadv.base.errors import DataError
 from minadv.data import fetch
-from minadv.data.errors import DataError
 from minadv.data.fetch import REMOTES, Remote, check, data_root, find, get, locate, there
 from tests.data.idxfiles import idx, write_four
 

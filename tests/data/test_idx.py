@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from minadv.data.errors import DataError
-from minadv.data.idx import read_images, read_labels, read_pair
+from minadv.base.errors import DataError
+from minadv.data.images.idx import read_images, read_labels, read_pair
 from tests.data.idxfiles import idx
 
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from minadv.backend import to_host
-from minadv.data.errors import DataError
+from minadv.base.errors import DataError
 from minadv.data.images import Images, digits, from_idx, load
-from minadv.data.sequences import as_sequences, pixel_order, pooled, sequences
+from minadv.data.images.sequences import as_sequences, pixel_order, pooled, sequences
 from tests.data.idxfiles import write_four
 
 

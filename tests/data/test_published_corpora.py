@@ -7,17 +7,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from minadv.data import known
-from minadv.data.corpus import Corpus, load, unigram_perplexity
+from minadv.base.trees import tree_map
 from minadv.data.fetch import VARIABLE, data_root
-from minadv.models.language import LanguageModel
-from minadv.training.language_task import evaluate
-from minadv.trees import tree_map
+from minadv.data.language import published
+from minadv.data.language.corpus import Corpus, load, unigram_perplexity
+from minadv.models.language.model import LanguageModel
+from minadv.tasks.language.task import evaluate
 
 
 def needs(name: str) -> Any:
     why = f"{name} is not in the data directory {data_root()}: set {VARIABLE}, or minadv data get {name}"
-    return pytest.mark.skipif(not known.there(name), reason=why)
+    return pytest.mark.skipif(not published.there(name), reason=why)
 
 
 @pytest.fixture(scope="module")
@@ -25,9 +25,9 @@ def ptb() -> Corpus:
     return load("ptb")
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=needs(name)) for name in known.KNOWN])
+@pytest.mark.parametrize("name", [pytest.param(name, marks=needs(name)) for name in published.KNOWN])
 def test_the_files_are_as_published(name: str) -> None:
-    found = known.check(name)
+    found = published.check(name)
     assert [(c.file, c.sound) for c in found] == [(c.file, True) for c in found]
     assert len(found) == 4
 

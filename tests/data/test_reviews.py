@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from minadv.data import encoded, fetch, reviews
-from minadv.data.documents import Corpus, Documents, Options, validation_rows
-from minadv.data.errors import DataError, DataWarning
+from minadv.base.errors import DataError, DataWarning
+from minadv.data import fetch
 from minadv.data.fetch import Remote
-from minadv.data.reviews import archive, elec, folder, load
-from minadv.data.text import Cut
+from minadv.data.texts import encoded, reviews
+from minadv.data.texts.documents import Corpus, Documents, Options, validation_rows
+from minadv.data.texts.reviews import archive, elec, folder, load
+from minadv.data.texts.text import Cut
 from tests.data.reviewfiles import REVIEWS, write_archive, write_elec, write_folder
 
 ALL_WORDS = Options(cut=Cut(min_count=1))

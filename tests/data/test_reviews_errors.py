@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from minadv.data import encoded
-from minadv.data.errors import DataError
-from minadv.data.reviews import load
-from minadv.training.files import temporary_name
+from minadv.base.errors import DataError
+from minadv.base.files import temporary_name
+from minadv.data.texts import encoded
+from minadv.data.texts.reviews import load
 from tests.data.reviewfiles import REVIEWS, add, write_archive, write_elec, write_folder
 from tests.data.test_reviews import same
 

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minadv.data.errors import DataError
-from minadv.data.text import (
+from minadv.base.errors import DataError
+from minadv.base.files import seal
+from minadv.data.texts.text import (
     EOS,
     SPECIAL,
     UNK,
@@ -22,7 +23,6 @@ from minadv.data.text import (
     spaces,
     words,
 )
-from minadv.training.files import seal
 
 FOUND = ["the", "film", "The", "zoo", "ape", "<eos>", "once"]
 COUNTS = np.array([9, 4, 4, 2, 2, 3, 1])

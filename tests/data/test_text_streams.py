@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minadv.data.errors import DataError
-from minadv.data.text import EOS
-from minadv.data.text_streams import Streams
+from minadv.base.errors import DataError
+from minadv.data.texts.text import EOS
+from minadv.data.texts.text_streams import Streams
 from tests.data.test_buckets import documents
 
 

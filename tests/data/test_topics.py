@@ -6,9 +6,9 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from minadv.data import topics
-from minadv.data.corpus import load, unigram_perplexity
-from minadv.data.errors import DataError
+from minadv.base.errors import DataError
+from minadv.data.language import topics
+from minadv.data.language.corpus import load, unigram_perplexity
 
 PAGE = """The "for" statement
 *******************

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minadv.backend import to_host
-from minadv.data.errors import DataError
-from minadv.data.windows import Windows, in_order
+from minadv.base.errors import DataError
+from minadv.data.language.windows import Windows, in_order
 
 
 @st.composite

@@ -16,7 +16,7 @@ from experiments import bench, bench_measures, bench_report, bench_speed, bench_
 from experiments.bench_contenders.problem import Outcome, Size
 from experiments.bench_contenders.processes import ContenderError
 from experiments.bench_contenders.registry import ACCURATE, FAMILIES, JAX, LIMIT, OURS, SHARED, TORCH, TWO
-from minadv import gates
+from minadv.fast import elementwise
 
 TINY = Size("S", T=5, B=4, I=2, H=10, delta=0.3)
 
@@ -99,11 +99,11 @@ def _told(name, job):
 
 
 def test_subnormals_are_there_unless_flushed():
-    kept = gates.vanished
+    kept = elementwise.vanished
     found = bench_measures.subnormals(replace(TINY, T=400, I=1), rounds=1)
     assert found["flushed"]["subnormal"] == 0
     assert found["not flushed"]["subnormal"] > 0
-    assert gates.vanished is kept, "it is put back"
+    assert elementwise.vanished is kept, "it is put back"
 
 
 def race_of(seconds):

@@ -11,10 +11,10 @@ import pytest
 pytest.importorskip("threadpoolctl", reason="experiments set BLAS threads")
 
 from experiments import bench_language, bench_language_steps, table3
-from minadv.models.language import TokenBatch
+from minadv.base.trees import leaves
+from minadv.models.language.model import TokenBatch
 from minadv.regularizers import AdD, Plain
 from minadv.training.loop import advance
-from minadv.trees import leaves
 
 
 @pytest.fixture(autouse=True)

@@ -19,11 +19,12 @@ from experiments.comparison import Job, Preset, best_setting, compare
 from experiments.comparison_report import errors, figure, p_value, table, verdict, wilcoxon
 from minadv.backend import Device
 from minadv.cli import main
-from minadv.data.batches import take
+from minadv.data.images.batches import take
 from minadv.models.classifier import Batch
-from minadv.training import checkpoints, task
-from minadv.training.folders import RunError
-from minadv.training.runs import load
+from minadv.tasks.images import task
+from minadv.tasks.images.runs import load
+from minadv.training.runs import checkpoints
+from minadv.training.runs.folder import RunError
 from tests.data.idxfiles import write_four
 
 METHODS = ("VD", "AdD K=1")

@@ -10,7 +10,7 @@ pytest.importorskip("matplotlib", reason="figures need matplotlib")
 pytest.importorskip("threadpoolctl", reason="experiments set BLAS threads")
 
 from experiments import naive_bayes
-from minadv.data.documents import Documents
+from minadv.data.texts.documents import Documents
 from tests.experiments.text_tiny import OF
 
 

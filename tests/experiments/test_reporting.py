@@ -19,12 +19,12 @@ pytest.importorskip("tqdm", reason="experiments show progress")
 from threadpoolctl import threadpool_limits
 
 from experiments import digits, figure3, reporting, table1, table2, table3
-from minadv import threads
 from minadv.backend import BackendError
-from minadv.data.errors import DataError
-from minadv.training import log
-from minadv.training.folders import RunError
+from minadv.base.errors import DataError
+from minadv.fast import threads
 from minadv.training.loop import Interrupted, TrainingError
+from minadv.training.runs import log
+from minadv.training.runs.folder import RunError
 
 
 @pytest.fixture(autouse=True)

@@ -12,9 +12,9 @@ pytest.importorskip("tqdm")
 
 from experiments import scaling, scaling_tables
 from experiments.scaling_model import Cluster, Compute, Gpu, Network, Size, fit_compute, fit_network, forecast
-from minadv.models.language import LanguageModel
-from minadv.training.teams import Part
-from minadv.trees import leaves, tree_add
+from minadv.base.trees import leaves, tree_add
+from minadv.models.language.model import LanguageModel
+from minadv.training.parallel.teams import Part
 from tests.compare import assert_close
 
 TINY = [

@@ -25,9 +25,9 @@ from experiments.text_methods import METHODS, SUMS, Setting
 from minadv.cli import main
 from minadv.models.text import TextClassifier
 from minadv.regularizers import AdD
-from minadv.training.folders import RunError
+from minadv.tasks.text.training import load_text
 from minadv.training.loop import Interrupted
-from minadv.training.text import load_text
+from minadv.training.runs.folder import RunError
 from tests.experiments.text_tiny import OF, TINY
 from tests.training.text_problems import corpus
 

@@ -14,17 +14,17 @@ pytest.importorskip("threadpoolctl", reason="experiments set BLAS threads")
 
 from experiments import language_comparison, language_report, reporting, table3
 from experiments.language_comparison import METHODS, REPEATED, Preset, best_setting, compare, settings
+from minadv.base.errors import DataError
 from minadv.cli import Parser, main
 from minadv.commands import language_settings
 from minadv.commands.language_options import add_options
-from minadv.data import corpus
-from minadv.data.errors import DataError
-from minadv.data.windows import Windows
-from minadv.models.language import TokenBatch
+from minadv.data.language import corpus
+from minadv.data.language.windows import Windows
+from minadv.models.language.model import TokenBatch
 from minadv.regularizers import AdD
-from minadv.training import checkpoints
-from minadv.training.folders import RunError
-from minadv.training.language import evaluate, load_language, open_language
+from minadv.tasks.language.training import evaluate, load_language, open_language
+from minadv.training.runs import checkpoints
+from minadv.training.runs.folder import RunError
 from tests.data.corpora import write_corpus
 from tests.training.languages import lines
 

@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minadv import embedding, gradcheck, layers
+from minadv import gradcheck, layers
 from minadv.backend import to_host
+from minadv.words import embedding
 from tests.cells import seeds
 from tests.compare import assert_close
 from tests.texts import fewer, zipf

@@ -8,7 +8,7 @@ from minadv.adversary import find_adversary
 from minadv.backend import to_host
 from minadv.distances import by_name
 from minadv.influence import influence_map, influence_map_double_sum
-from minadv.models import Batch, cells
+from minadv.models import Batch, stack
 from tests.cells import RAGGED
 from tests.compare import assert_close
 from tests.networks import network
@@ -58,7 +58,7 @@ def test_four_ways_to_the_influence_map(cell, readout, scale, distance, valid, s
     dread = xp.zeros_like(cache.caches[0].h[1:])  # (T, B, H); the state at T is that of the last valid step
     dread[-len(df) :] = df
 
-    module, layer, cache = cells.by_name(cell), params.cells[0], cache.caches[0]
+    module, layer, cache = stack.by_name(cell), params.cells[0], cache.caches[0]
     masked = readout == "masked"
     dh = m * dread if masked else dread
     grads = module.backward(layer, cache, dh, weights=False)
@@ -111,7 +111,7 @@ def test_the_map_of_each_site_of_two_layers(cell, site, scale, rng, put):
 def test_a_carried_state_is_masked_too(cell, rng, xp, put):
     """The sum starts at u = 0: the initial state enters the first step through the mask."""
     model, params, batch = network(rng, put, cell=cell)
-    module = cells.by_name(cell)
+    module = stack.by_name(cell)
     _, state, _ = model.body(params, batch, masks={}, noise=None)
     trace = find_adversary(model, params, batch, rng=rng, budgets=2, state=state)
     eps = trace.start["layer0"]

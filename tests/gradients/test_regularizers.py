@@ -7,8 +7,8 @@ import pytest
 
 from minadv import regularizers
 from minadv.backend import to_host
+from minadv.base.trees import leaves, tree_map
 from minadv.regularizers import VAT, AdD, Sum
-from minadv.trees import leaves, tree_map
 from tests.cells import RAGGED
 from tests.compare import assert_close, assert_same_bits
 from tests.networks import network

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from minadv import lstm, remat
+from minadv import lstm
+from minadv.fast import remat
+from minadv.fast.workspace import Workspace
 from minadv.models.classifier import Batch, Classifier
 from minadv.regularizers import AdD
-from minadv.workspace import Workspace
 from tests.cells import CELLS, make, seeds, sizes_and_masks
 from tests.compare import assert_close, assert_same_bits
 

@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minadv import gradcheck, sampled_softmax
-from minadv.sampled_softmax import Sampled
+from minadv import gradcheck
+from minadv.words import sampled_softmax
+from minadv.words.sampled_softmax import Sampled
 from tests.cells import seeds
 from tests.texts import fewer
 

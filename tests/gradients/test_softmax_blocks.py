@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minadv import gradcheck, layers, softmax_blocks
+from minadv import gradcheck, layers
 from minadv.backend import to_host
 from minadv.distances import DISTANCES, by_name
+from minadv.words import softmax_blocks
 from tests.cells import seeds
 from tests.compare import assert_close, assert_same_bits, assert_zero
 

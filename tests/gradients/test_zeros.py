@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from minadv.trees import tree_map
+from minadv.base.trees import tree_map
 from tests.cells import CELLS, GAPS, RAGGED, make
 from tests.compare import assert_close, assert_zero
 

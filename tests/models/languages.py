@@ -8,8 +8,8 @@ import numpy as np
 
 from minadv import lstm
 from minadv.backend import to_host
-from minadv.models.language import LanguageModel, TokenBatch
-from minadv.trees import leaves, tree_map
+from minadv.base.trees import leaves, tree_map
+from minadv.models.language.model import LanguageModel, TokenBatch
 
 DROPOUTS = {
     "word_dropout": 0.3,

@@ -6,10 +6,10 @@ from scipy.special import log_softmax
 
 from minadv import lstm
 from minadv.backend import to_host
+from minadv.base.trees import leaves, tree_map
 from minadv.distances import by_name
-from minadv.models.language import LanguageModel, TokenBatch
-from minadv.trees import leaves, tree_map
-from minadv.workspace import Workspace, scope
+from minadv.fast.workspace import Workspace, scope
+from minadv.models.language.model import LanguageModel, TokenBatch
 from tests.compare import assert_close, assert_same_bits, assert_zero
 from tests.models.languages import DROPOUTS, PENALTIES, language
 

@@ -7,10 +7,10 @@ import pytest
 
 from minadv import gradcheck
 from minadv.backend import to_host
+from minadv.base.trees import leaves, tree_add, tree_map
 from minadv.distances import by_name
-from minadv.models.activation import activation_penalty, temporal_penalty
-from minadv.models.language import LanguageModel, TokenBatch
-from minadv.trees import leaves, tree_add, tree_map
+from minadv.models.language.activation import activation_penalty, temporal_penalty
+from minadv.models.language.model import LanguageModel, TokenBatch
 from tests.compare import assert_close, assert_same_bits, assert_zero
 from tests.models.languages import DROPOUTS, PENALTIES, fewer, language
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from minadv.backend import to_host
-from minadv.draws import Share
-from minadv.models.language import LanguageModel, TokenBatch
-from minadv.models.language_noise import drop
+from minadv.base.shared_draws import Share
+from minadv.models.language.model import LanguageModel, TokenBatch
+from minadv.models.language.noise import drop
 from tests.compare import assert_close, assert_same_bits
 from tests.models.languages import DROPOUTS, language
 

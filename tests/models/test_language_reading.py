@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from minadv.backend import to_host
-from minadv.models.language import LanguageModel, TokenBatch
-from minadv.models.language_reading import Reading, next_word_probabilities, read
-from minadv.trees import tree_map
-from minadv.workspace import Workspace, scope
+from minadv.base.trees import tree_map
+from minadv.fast.workspace import Workspace, scope
+from minadv.models.language.model import LanguageModel, TokenBatch
+from minadv.models.language.reading import Reading, next_word_probabilities, read
 from tests.compare import assert_close, assert_same_bits
 from tests.models.languages import DROPOUTS, PENALTIES, language
 

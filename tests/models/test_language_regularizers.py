@@ -6,13 +6,13 @@ import pytest
 from minadv import gradcheck
 from minadv.adversary import find_adversary
 from minadv.backend import to_host
+from minadv.base.shared_draws import Share
+from minadv.base.trees import leaves, tree_map
 from minadv.distances import by_name
-from minadv.draws import Share
+from minadv.fast.workspace import Workspace
 from minadv.influence import ZeroInfluenceWarning
-from minadv.models.language import TokenBatch
+from minadv.models.language.model import TokenBatch
 from minadv.regularizers import AT, EL, FD, VAT, VD, AdD, Pi, Plain
-from minadv.trees import leaves, tree_map
-from minadv.workspace import Workspace
 from tests.compare import assert_close, assert_same_bits
 from tests.models.languages import DROPOUTS, PENALTIES, language
 from tests.networks import Watched

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from minadv.base.trees import leaves, tree_add, tree_map
 from minadv.distances import by_name
-from minadv.models.language import LanguageModel
-from minadv.models.language_reading import read
-from minadv.trees import leaves, tree_add, tree_map
+from minadv.models.language.model import LanguageModel
+from minadv.models.language.reading import read
 from tests.compare import assert_close
 from tests.models.languages import DROPOUTS, PENALTIES, language
 from tests.parity.test_torch_layers import TORCH

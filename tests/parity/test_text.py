@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from minadv import embedding, sampled_softmax
+from minadv.base.trees import tree_map
 from minadv.models.text import TextClassifier
-from minadv.sampled_softmax import Sampled, correct, draw
-from minadv.trees import tree_map
+from minadv.words import embedding, sampled_softmax
+from minadv.words.sampled_softmax import Sampled, correct, draw
 from tests.compare import assert_close
 from tests.parity.test_torch_cells import STEPS, with_grad
 from tests.texts import classifier, language_model, zipf

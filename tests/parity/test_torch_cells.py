@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from minadv import torch_layout
-from minadv.trees import tree_map
+from minadv.base.trees import tree_map
 from tests.cells import CELLS, GAPS, RAGGED, make
 from tests.compare import assert_close
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minadv.backend import to_host
-from minadv.trees import tree_map
+from minadv.base.trees import tree_map
 from tests.cells import CELLS, make, seeds, sizes_and_masks
 from tests.compare import assert_close, assert_same_bits
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from minadv.data.corpus import Corpus, from_lines
-from minadv.models.language import LanguageModel
+from minadv.data.language.corpus import Corpus, from_lines
+from minadv.models.language.model import LanguageModel
 from minadv.regularizers import EL, FD, VD, AdD, Pi, Plain, Regularizer
-from minadv.training.language_task import LanguageTask
+from minadv.tasks.language.task import LanguageTask
 
 NOISY = {
     "word_dropout": 0.2,

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from minadv.base.trees import leaves, tree_map
 from minadv.data.images import Images, Split
 from minadv.models.classifier import Classifier
 from minadv.regularizers import Plain, Regularizer
-from minadv.training.task import Classify
-from minadv.trees import leaves, tree_map
+from minadv.tasks.images.task import Classify
 
 MODEL = Classifier(2, 6, 3)
 

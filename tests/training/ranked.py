@@ -18,18 +18,18 @@ from typing import Any
 
 import numpy as np
 
-from minadv import launch
 from minadv.backend import same_place
+from minadv.base import launch
+from minadv.base.trees import leaves
 from minadv.cli import main
 from minadv.regularizers import AdD
-from minadv.training.checkpoints import latest
+from minadv.tasks.images.runs import fit
 from minadv.training.loop import Recipe, train
-from minadv.training.mpi import Ranks
 from minadv.training.optimizers import SGD
-from minadv.training.runs import fit
-from minadv.training.teams import WHOLE, Part
-from minadv.training.world import spread, world
-from minadv.trees import leaves
+from minadv.training.parallel.mpi import Ranks
+from minadv.training.parallel.ranks import spread, world
+from minadv.training.parallel.teams import WHOLE, Part
+from minadv.training.runs.checkpoints import latest
 from tests.training.problems import MODEL, Around, sequences, task
 
 STEPS = 8

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from minadv.training.checkpoints import latest, load
 from minadv.training.optimizers import ASGD, Adam
+from minadv.training.runs.checkpoints import latest, load
 from tests.compare import assert_same_bits
 
 

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from minadv.training import checkpoints, files
-from minadv.training.checkpoints import CheckpointError, CheckpointWarning, latest, load, save
-from minadv.trees import leaves, tree_map
+from minadv.base import files
+from minadv.base.trees import leaves, tree_map
+from minadv.training.runs import checkpoints
+from minadv.training.runs.checkpoints import CheckpointError, CheckpointWarning, latest, load, save
 from tests.compare import assert_same_bits
 from tests.training.runs import Params, assert_sound, names, tree_at
 

@@ -9,9 +9,9 @@ import pytest
 
 from minadv import regularizers as reg
 from minadv.models import Classifier, LanguageModel, TextClassifier, TextLM
-from minadv.training import config
+from minadv.tasks import config
+from minadv.tasks.config import KINDS, ConfigError, build, describe, register
 from minadv.training.clip import Clip
-from minadv.training.config import KINDS, ConfigError, build, describe, register
 from minadv.training.ema import EMA
 from minadv.training.optimizers import ASGD, SGD, Adam, RMSProp
 from minadv.training.schedules import Constant, ExponentialDecay, RampDown, RampUp

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from minadv.regularizers import Plain
-from minadv.training.language import fit_language
-from minadv.training.text import fit_text, pretrain_text
+from minadv.tasks.language.training import fit_language
+from minadv.tasks.text.training import fit_text, pretrain_text
 from tests.training import languages, text_problems
 
 TEXTS, WORDS = text_problems.corpus(), languages.corpus()

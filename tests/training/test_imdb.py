@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from minadv.data import reviews
-from minadv.data.documents import Corpus, Options
-from minadv.data.text import Cut
+from minadv.data.texts import reviews
+from minadv.data.texts.documents import Corpus, Options
+from minadv.data.texts.text import Cut
 from minadv.influence import ZeroInfluenceWarning
 from minadv.models.pretraining import TextLM
 from minadv.models.text import TextClassifier
 from minadv.regularizers import AdD, Regularizer
-from minadv.training.text import TextRun, fit_text, pretrain_text
+from minadv.tasks.text.training import TextRun, fit_text, pretrain_text
 
 pytestmark = pytest.mark.slow
 SIZES = (16, 50)

@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from minadv import compiled
+from minadv.base import files
 from minadv.cli import main
-from minadv.training import checkpoints, files, log
-from minadv.training.folders import read_config
+from minadv.fast import compiled
+from minadv.training.runs import checkpoints, log
+from minadv.training.runs.folder import read_config
 from tests.data.idxfiles import write_four
 
 pytest.importorskip("safetensors")

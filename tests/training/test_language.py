@@ -8,19 +8,19 @@ import numpy as np
 import pytest
 
 from minadv.backend import to_host
-from minadv.data.errors import DataError
-from minadv.data.windows import Windows, in_order
+from minadv.base.errors import DataError
+from minadv.base.trees import tree_add, tree_map
+from minadv.data.language.windows import Windows, in_order
 from minadv.distances import by_name
-from minadv.models.language import TokenBatch
-from minadv.models.language_reading import read
+from minadv.models.language.model import TokenBatch
+from minadv.models.language.reading import read
 from minadv.regularizers import EL, AdD
+from minadv.tasks.language.task import LanguageTask, Seen, evaluate
 from minadv.training.clip import Clip
-from minadv.training.language_task import LanguageTask, Seen, evaluate
 from minadv.training.loop import Recipe, train
 from minadv.training.optimizers import ASGD, SGD
-from minadv.training.teams import Part
-from minadv.training.workers import Workers
-from minadv.trees import tree_add, tree_map
+from minadv.training.parallel.processes import Workers
+from minadv.training.parallel.teams import Part
 from tests.compare import assert_close, assert_same_bits
 from tests.networks import Watched
 from tests.training.languages import NOISY, REGULARIZERS, SECOND, corpus, model, task
@@ -165,7 +165,7 @@ def test_the_first_step_is_any_of_them(every: int, put: Any) -> None:
             return super().compare(params, features0, *given, **how)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("minadv.training.language_task.Seen", Watching)
+        patch.setattr("minadv.tasks.language.task.Seen", Watching)
         params = toy.init()
         for step in range(60):
             term(toy, params, step)

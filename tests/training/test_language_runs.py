@@ -9,21 +9,21 @@ import numpy as np
 import pytest
 
 import minadv
-from minadv.data.corpus import from_lines
-from minadv.data.errors import DataError
-from minadv.data.windows import Windows
-from minadv.data.words import EOS
-from minadv.models.language import TokenBatch
-from minadv.models.language_reading import next_word_probabilities
+from minadv.base.errors import DataError
+from minadv.data.language.corpus import from_lines
+from minadv.data.language.windows import Windows
+from minadv.data.language.words import EOS
+from minadv.models.language.model import TokenBatch
+from minadv.models.language.reading import next_word_probabilities
 from minadv.regularizers import AdD, Plain
-from minadv.training import checkpoints
+from minadv.tasks.language.generation import generate
+from minadv.tasks.language.task import LanguageTask
+from minadv.tasks.language.training import LanguageRun, finetune, fit_language, load_language, open_language
 from minadv.training.clip import Clip
-from minadv.training.folders import RunError
-from minadv.training.generation import generate
-from minadv.training.language import LanguageRun, finetune, fit_language, load_language, open_language
-from minadv.training.language_task import LanguageTask
 from minadv.training.loop import Recipe
 from minadv.training.optimizers import ASGD, SGD, Adam
+from minadv.training.runs import checkpoints
+from minadv.training.runs.folder import RunError
 from tests.compare import assert_close, assert_same_bits
 from tests.training.languages import NOISY, corpus, lines, model
 from tests.training.problems import MODEL, sequences

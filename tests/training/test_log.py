@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import minadv
-from minadv.training import log
-from minadv.training.log import LogError, append, header, read, rewind, start
 from minadv.training.loop import Recipe, train
 from minadv.training.progress import Progress
+from minadv.training.runs import log
+from minadv.training.runs.log import LogError, append, header, read, rewind, start
 from tests.training.problems import task
 
 

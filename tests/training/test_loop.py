@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from minadv.backend import to_host
+from minadv.base.trees import leaves
 from minadv.regularizers import AT, EL, FD, VAT, VD, AdD, Pi, Plain
-from minadv.training import checkpoints
 from minadv.training.clip import Clip
 from minadv.training.ema import EMA
 from minadv.training.loop import (
@@ -29,9 +29,9 @@ from minadv.training.loop import (
     weights,
 )
 from minadv.training.optimizers import ASGD, SGD, Adam, RMSProp
+from minadv.training.parallel.teams import Alone
+from minadv.training.runs import checkpoints
 from minadv.training.schedules import RampDown, RampUp
-from minadv.training.teams import Alone
-from minadv.trees import leaves
 from tests.compare import assert_same_bits, pairs
 from tests.training.problems import Around, Poisoned, Scripted, task
 

@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from minadv.training import checkpoints, log
+from minadv.base.trees import tree_map
 from minadv.training.loop import TrainingError, train
-from minadv.training.mpi import CUDA_AWARE, Ranks, checksum
-from minadv.training.teams import Alone
-from minadv.training.world import World
-from minadv.trees import tree_map
+from minadv.training.parallel.mpi import CUDA_AWARE, Ranks, checksum
+from minadv.training.parallel.ranks import World
+from minadv.training.parallel.teams import Alone
+from minadv.training.runs import checkpoints, log
 from tests.compare import assert_close, assert_same_bits
 from tests.data.idxfiles import write_four
 from tests.training import ranked

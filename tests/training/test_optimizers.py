@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minadv.backend import to_host
+from minadv.base.trees import leaves, tree_map
 from minadv.training.optimizers import ASGD, SGD, Adam, Optimizer, RMSProp
-from minadv.trees import leaves, tree_map
 from tests.compare import assert_close, assert_same_bits
 
 STEPS = 8

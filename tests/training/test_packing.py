@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from minadv.training.optimizers import ASGD, Adam
-from minadv.training.packing import pack, unpack
+from minadv.training.runs.packing import pack, unpack
 from tests.compare import assert_same_bits
 
 

@@ -11,18 +11,18 @@ import pytest
 
 import minadv
 from minadv.backend import choose_device
+from minadv.base.files import seal, unseal
+from minadv.base.launch import Place
 from minadv.data.images import Images
-from minadv.launch import Place
 from minadv.models.classifier import Classifier
 from minadv.regularizers import VD, AdD
-from minadv.training import checkpoints, log
-from minadv.training.checkpoints import CheckpointError, CheckpointWarning
-from minadv.training.files import seal, unseal
-from minadv.training.folders import only_writer, same_workers
+from minadv.tasks.images.runs import RunError, expect_free, is_finished, read_config
+from minadv.tasks.images.task import evaluate
 from minadv.training.loop import Interrupted, Recipe
 from minadv.training.optimizers import Adam
-from minadv.training.runs import RunError, expect_free, is_finished, read_config
-from minadv.training.task import evaluate
+from minadv.training.runs import checkpoints, log
+from minadv.training.runs.checkpoints import CheckpointError, CheckpointWarning
+from minadv.training.runs.folder import only_writer, same_workers
 from tests.compare import assert_same_bits
 from tests.training.problems import MODEL, sequences
 
@@ -162,7 +162,7 @@ def test_workers_of_a_run_that_goes_on_elsewhere(monkeypatch: pytest.MonkeyPatch
     cpu, gpu = choose_device("cpu"), replace(choose_device("cpu"), name="gpu")
     two = {"workers": 2}
     assert (same_workers(two, cpu), same_workers(two, gpu), same_workers({}, cpu)) == (2, None, None)
-    monkeypatch.setattr("minadv.launch.place", lambda: Place(0, 2))
+    monkeypatch.setattr("minadv.base.launch.place", lambda: Place(0, 2))
     assert same_workers(two, cpu) is None
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from minadv.training import files
-from minadv.training.checkpoints import CheckpointError, save
+from minadv.base import files
+from minadv.training.runs.checkpoints import CheckpointError, save
 from tests.training.runs import assert_sound, names, tree_at
 
 pytest.importorskip("safetensors")

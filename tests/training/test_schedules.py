@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from minadv.base.trees import leaves
 from minadv.training.ema import EMA
 from minadv.training.schedules import Constant, ExponentialDecay, RampDown, RampUp
-from minadv.trees import leaves
 from tests.compare import assert_close, assert_same_bits
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minadv.training.streams import permutation, stream
+from minadv.base.streams import permutation, stream
 
 
 def test_bits_never_change() -> None:
@@ -21,7 +21,7 @@ def test_bits_never_change() -> None:
 
 def test_the_same_in_another_process() -> None:
     """Python's hash of a string differs from process to process; the stream must not."""
-    text = "from minadv.training.streams import stream; print(stream(3, 'masks', 5).random())"
+    text = "from minadv.base.streams import stream; print(stream(3, 'masks', 5).random())"
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
     assert float(done.stdout) == stream(3, "masks", 5).random()
 

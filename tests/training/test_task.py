@@ -9,17 +9,17 @@ import pytest
 
 from minadv.adversary import find_adversary
 from minadv.backend import to_host
-from minadv.data.batches import Batches, take
+from minadv.base.streams import stream
 from minadv.data.images import Split
+from minadv.data.images.batches import Batches, take
 from minadv.layers import log_softmax
 from minadv.models.classifier import Batch, Classifier
 from minadv.regularizers import FD, VD, AdD, Plain
+from minadv.tasks.images.runs import Run
+from minadv.tasks.images.task import Classify, evaluate, mean_adversarial_mask
 from minadv.training.ema import EMA
 from minadv.training.loop import Recipe, train
 from minadv.training.optimizers import Adam
-from minadv.training.runs import Run
-from minadv.training.streams import stream
-from minadv.training.task import Classify, evaluate, mean_adversarial_mask
 from tests.compare import assert_close, assert_same_bits
 from tests.networks import Watched
 from tests.training.problems import MODEL, sequences, task
@@ -125,7 +125,7 @@ def test_the_mean_adversarial_mask(put: Any, monkeypatch: pytest.MonkeyPatch) ->
     assert all(24 * share == pytest.approx(round(24 * share)) for share in found["layer0"])
     by_hand = []
     for batch in (3, 7, 100):  # random numbers are drawn for ten examples at a time, however many pass together
-        monkeypatch.setattr("minadv.training.task.DRAWN", 10)
+        monkeypatch.setattr("minadv.tasks.images.task.DRAWN", 10)
         given: dict[str, Any] = {"rng": np.random.default_rng(0), "n": 20, "batch_size": batch}
         by_hand.append(mean_adversarial_mask(toy.model, params, toy.data.test, **given, **search))
     assert by_hand[0] == by_hand[1] == by_hand[2]

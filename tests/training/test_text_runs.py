@@ -7,19 +7,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from minadv.data.errors import DataError
+from minadv.base.errors import DataError
+from minadv.base.trees import tree_map
 from minadv.layers import log_softmax
 from minadv.models.text import TextBatch, TextClassifier
 from minadv.regularizers import VAT, AdD, Sum
-from minadv.training import checkpoints, folders, log, text_explain, text_task
-from minadv.training.config import build, describe
+from minadv.tasks.config import build, describe
+from minadv.tasks.text import explain as text_explain
+from minadv.tasks.text import task as text_task
+from minadv.tasks.text.explain import explain, first_order, remove
+from minadv.tasks.text.runs import TextRun, identity, weights_of
+from minadv.tasks.text.training import fit_text, load_text, pretrain_text, resume_text
 from minadv.training.ema import EMA
-from minadv.training.folders import RunError
 from minadv.training.optimizers import Adam
-from minadv.training.text import fit_text, load_text, pretrain_text, resume_text
-from minadv.training.text_explain import explain, first_order, remove
-from minadv.training.text_runs import TextRun, identity, weights_of
-from minadv.trees import tree_map
+from minadv.training.runs import checkpoints, log
+from minadv.training.runs import folder as folders
+from minadv.training.runs.folder import RunError
 from tests.compare import assert_close, assert_same_bits
 from tests.training.text_problems import classifier, corpus, language_model
 

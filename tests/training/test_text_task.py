@@ -10,17 +10,17 @@ import pytest
 
 from minadv import layers
 from minadv.backend import same_place, to_host
-from minadv.data.buckets import Buckets, density, make_batch
+from minadv.base.trees import leaves, tree_add, tree_map
+from minadv.data.texts.buckets import Buckets, density, make_batch
 from minadv.influence import ZeroInfluenceWarning
 from minadv.models.text import TextBatch
 from minadv.regularizers import AT, EL, FD, VAT, VD, AdD, Plain, Sum
-from minadv.training import pretrain_task as pretraining
-from minadv.training import text_task as texts
+from minadv.tasks.pretrain import task as pretraining
+from minadv.tasks.text import task as texts
 from minadv.training.loop import Recipe, train
 from minadv.training.optimizers import Adam
-from minadv.training.teams import Part, Sums, gather
-from minadv.training.workers import Workers
-from minadv.trees import leaves, tree_add, tree_map
+from minadv.training.parallel.processes import Workers
+from minadv.training.parallel.teams import Part, Sums, gather
 from tests.compare import assert_close, assert_same_bits, assert_zero
 from tests.networks import Watched
 from tests.training.text_problems import classifier, corpus, pretrain_task, text_task

@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from minadv import compiled
+from minadv.base.trees import tree_map
+from minadv.fast import compiled
 from minadv.regularizers import AdD, Plain
-from minadv.training.folders import CACHE, team_of
+from minadv.tasks.images.task import Classify
 from minadv.training.loop import Recipe, train
-from minadv.training.task import Classify
-from minadv.training.teams import Alone, Part
-from minadv.training.thread_team import Threads
-from minadv.training.workers import Workers
-from minadv.trees import tree_map
+from minadv.training.parallel.processes import Workers
+from minadv.training.parallel.teams import Alone, Part
+from minadv.training.parallel.threads import Threads
+from minadv.training.runs.folder import CACHE, team_of
 from tests.compare import assert_close, assert_same_bits
 from tests.training.problems import task
 

@@ -9,16 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from minadv import draws, masks
+from minadv import masks
+from minadv.base import shared_draws
+from minadv.base.streams import stream
+from minadv.base.trees import leaves, tree_add, tree_map
 from minadv.models.classifier import Classifier
 from minadv.regularizers import EL, FD, VAT, VD, AdD, Plain, Sum
-from minadv.training.folders import CACHE, WORTH, choose_workers
+from minadv.tasks.images.task import Classify, Load
 from minadv.training.loop import Recipe, train
-from minadv.training.streams import stream
-from minadv.training.task import Classify, Load
-from minadv.training.teams import Alone, Part, Sums, gather
-from minadv.training.workers import Shared, WorkerError, Workers
-from minadv.trees import leaves, tree_add, tree_map
+from minadv.training.parallel.processes import Shared, WorkerError, Workers
+from minadv.training.parallel.teams import Alone, Part, Sums, gather
+from minadv.training.runs.folder import CACHE, WORTH, choose_workers
 from tests.compare import assert_close, assert_same_bits
 from tests.training.problems import task
 
@@ -77,7 +78,7 @@ def test_a_share_draws_its_rows_of_the_whole_batchs_masks(put: Any) -> None:
     for n, mine in enumerate(rows):
         rng = Part(n, 3).rng(stream(0, "masks", 3), 10)
         assert_same_bits(masks.bernoulli(rng, 0.4, (mine.stop - mine.start, 7), like=like), whole[mine])
-        assert draws.whole(rng) is not rng
+        assert shared_draws.whole(rng) is not rng
     with pytest.raises(ValueError, match="4 rows were asked for of a share of 3"):
         masks.bernoulli(Part(0, 3).rng(stream(0, "masks", 3), 10), 0.4, (4, 7), like=like)
 
@@ -181,7 +182,7 @@ class Loaded:
 
 
 def test_how_many_workers(monkeypatch: Any, put: Any) -> None:
-    monkeypatch.setattr("minadv.threads.cores", lambda: 4)
+    monkeypatch.setattr("minadv.fast.threads.cores", lambda: 4)
     heavy = Loaded(Load(2 * WORTH, CACHE, 100))
     assert choose_workers(heavy, None) == 4
     assert choose_workers(heavy, 3) == 3

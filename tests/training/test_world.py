@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from minadv import launch
-from minadv.training import world as module
-from minadv.training.world import World, apart, one_voice, spread, world
+from minadv.base import launch
+from minadv.training.parallel import ranks as module
+from minadv.training.parallel.ranks import World, apart, one_voice, spread, world
 from tests.training.threaded import Comm, run_ranks
 
 VARIABLES = [name for pair in launch.NUMBERS for name in pair] + list(launch.ON_MACHINE)
@@ -118,9 +118,9 @@ def test_what_all_agree_on_is_made_once_when_all_are_there() -> None:
 
 
 def test_the_cores_of_a_machine_are_shared_by_its_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("minadv.threads.cores", lambda: 8)
+    monkeypatch.setattr("minadv.fast.threads.cores", lambda: 8)
     assert run_ranks(lambda comm: (World(comm).neighbours, World(comm).threads), 3) == [(3, 2)] * 3
-    monkeypatch.setattr("minadv.threads.cores", lambda: 2)
+    monkeypatch.setattr("minadv.fast.threads.cores", lambda: 2)
     assert run_ranks(lambda comm: World(comm).threads, 3) == [1] * 3
 
 

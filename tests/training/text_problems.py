@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from minadv.data.documents import Corpus, Options, Source, Text, build
-from minadv.data.text import Cut
+from minadv.data.texts.documents import Corpus, Options, Source, Text, build
+from minadv.data.texts.text import Cut
 from minadv.models.pretraining import TextLM
 from minadv.models.text import TextClassifier
-from minadv.training.pretrain_task import PretrainTask
-from minadv.training.text_task import TextTask
+from minadv.tasks.pretrain.task import PretrainTask
+from minadv.tasks.text.task import TextTask
 
 CLASSES = ("bad", "good")
 FILLERS = ("the", "film", "a", "it", "was", "and")

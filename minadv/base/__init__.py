@@ -1,0 +1,1 @@
+"""What everything else stands on: checks, trees, initial weights, random streams, files, launchers, errors."""

@@ -1,0 +1,75 @@
+r"""Batches by number: which examples the n-th step of a run sees is a function of the seed and n, and of nothing else.
+
+::
+
+    batches = Batches(len(data.train), size=100, seed=0)
+    for step in range(start, stop):
+        x, y = take(data.train, batches.rows(step))
+
+Each epoch has an order of its own, drawn from the stream (seed, "order", epoch); so a run that resumes at any step goes
+on with the examples it would have seen, and its place in the data is the step's number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+from minadv.backend import Array, namespace, same_place
+from minadv.base.streams import permutation, stream
+from minadv.data.images import Split
+
+
+@dataclass(frozen=True)
+class Batches:
+    """The batches of ``n`` examples, ``size`` at a time.
+
+    What is left at the end of an epoch and fills no batch is left out, different examples each epoch; with
+    ``partial=True`` it makes a smaller batch.
+    """
+
+    n: int
+    size: int
+    seed: int
+    partial: bool = False
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.size <= self.n:
+            raise ValueError(f"the batch size is {self.size}, expected 1 to {self.n}, the number of examples")
+
+    @property
+    def per_epoch(self) -> int:
+        """Steps in an epoch."""
+        return -(-self.n // self.size) if self.partial else self.n // self.size
+
+    def place(self, step: int) -> tuple[int, int]:
+        """The epoch that a step belongs to and the batch's number within it, both from 0."""
+        return divmod(step, self.per_epoch)
+
+    def rows(self, step: int) -> Array:
+        """The examples of a step, a host array of row numbers ``(B,)``, int64."""
+        epoch, batch = self.place(step)
+        return epoch_order(self.seed, epoch, self.n)[batch * self.size : (batch + 1) * self.size]
+
+
+@lru_cache(maxsize=4)
+def epoch_order(seed: int, epoch: int, n: int) -> Array:
+    """The order of the n examples in an epoch: int64 ``(n,)``, read-only because it is kept for the next call."""
+    order = permutation(stream(seed, "order", epoch), n)
+    order.flags.writeable = False
+    return order
+
+
+def in_order(n: int, size: int) -> Iterator[slice]:
+    """All n examples in their order, ``size`` at a time, the last batch smaller if need be: for evaluation."""
+    for first in range(0, n, size):
+        yield slice(first, min(first + size, n))
+
+
+def take(split: Split, rows: Array | slice) -> tuple[Array, Array]:
+    """The chosen sequences of a split, time-major, where the split lies: ``x (T, B, I)`` and ``y (B,)``."""
+    xp = namespace(x=split.x, y=split.y)
+    chosen = rows if isinstance(rows, slice) else same_place(rows, split.x)
+    x: Array = xp.ascontiguousarray(split.x[chosen].transpose(1, 0, 2))  # (T, B, I)
+    return x, split.y[chosen]

@@ -1,0 +1,121 @@
+r"""Text for word-level language models: three arrays of word numbers, and the vocabulary that numbers them.
+
+::
+
+    corpus = load()  # CPython's own documentation, no download
+    corpus = load("ptb", data_dir)  # or "wikitext2"
+    corpus = load(data_dir=folder)  # whatever the folder holds, such as train.txt, valid.txt and test.txt
+
+The vocabulary is that of the training part alone; see `minadv.data.language.words` for how lines become tokens and for
+what becomes of other words. (For the Penn Treebank and WikiText-2 there are none: valid and test hold no word that
+train lacks.)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from minadv.backend import Array
+from minadv.base.checks import expect_choice
+from minadv.base.errors import DataError, DataWarning
+from minadv.data import files
+from minadv.data.language import published, topics
+from minadv.data.language.published import PARTS
+from minadv.data.language.words import UNK, Words, cross_entropy, lines_of
+
+NAMES = ("pydoc", *published.KNOWN, "folder")
+
+
+@dataclass(frozen=True, eq=False)
+class Corpus:
+    """The parts, int32 arrays ``(N,)`` of numbers below V, the vocabulary of V words, and where the parts are from."""
+
+    name: str
+    train: Array
+    valid: Array
+    test: Array
+    vocabulary: Words
+    where: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def called(self, part: str) -> str:
+        """A part's name in errors, with its source where that is known."""
+        return f"{part} ({self.where[part]})" if part in self.where else part
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """The SHA-256 of the vocabulary and the three parts: figures can be compared where it is the same."""
+        digest = hashlib.sha256(self.vocabulary.fingerprint.encode())
+        for part in (self.train, self.valid, self.test):
+            digest.update(len(part).to_bytes(8, "little") + part.astype("<i4").tobytes())
+        return digest.hexdigest()
+
+
+def load(name: str | None = None, data_dir: str | Path | None = None, *, min_count: int | None = None) -> Corpus:
+    """The corpus of that name: "pydoc", "ptb", "wikitext2", or "folder" for the three plain files of ``data_dir``.
+
+    Without a name it is what ``data_dir`` holds, and "pydoc" if that is not given either. Files are looked for, and
+    those of named corpora downloaded, as `known.find` says. Words that occur fewer than ``min_count`` times in the
+    training part become ``<unk>``: by default none do, as the files say themselves which words are ``<unk>``; in
+    "pydoc" those that occur once.
+    """
+    if name is not None:
+        expect_choice("name", name, NAMES)
+    if name == "pydoc" or (name is None and data_dir is None):
+        where = {part: f"the {part} part of pydoc_data.topics" for part in PARTS}
+        least = topics.MIN_COUNT if min_count is None else min_count
+        return from_lines("pydoc", topics.lines(), min_count=least, where=where)
+    name, paths = _paths(name, data_dir)
+    lines = {part: _lines(path) for part, path in paths.items()}
+    where = {part: str(path) for part, path in paths.items()}
+    return from_lines(name, lines, min_count=1 if min_count is None else min_count, where=where)
+
+
+def from_lines(
+    name: str, lines: Mapping[str, list[str]], *, min_count: int = 1, where: Mapping[str, str] | None = None
+) -> Corpus:
+    """The corpus of three lists of lines, "train", "valid" and "test"; ``where`` names their sources in errors."""
+    vocabulary = Words.of(lines["train"], min_count=min_count)
+    train, valid, test = (
+        vocabulary.encode_lines(lines[part], part if where is None else where[part]) for part in PARTS
+    )
+    if vocabulary.unk is not None and (share := float((train == vocabulary.unk).mean())) > 0.75:
+        said = f"{share:.0%} of the training text is read as {UNK}: perplexities say little then"
+        warnings.warn(
+            f"{said}; lower min_count (--min-count {min_count})" if min_count > 1 else said, DataWarning, stacklevel=2
+        )
+    return Corpus(name, train, valid, test, vocabulary, where or {})
+
+
+def unigram_perplexity(corpus: Corpus, part: str = "valid") -> float:
+    r"""The perplexity on a part of the model that knows only how often each word occurs in train.
+
+    .. math:: \exp\Big(-\frac1{N-1} \sum_{n=2}^N \log p_{w_n}\Big), \qquad p_w = \frac{\text{count of } w}{N_{train}}
+
+    Every token but the first is predicted, as in the evaluation of a language model.
+    """
+    expect_choice("part", part, PARTS)
+    return float(np.exp(cross_entropy(corpus.vocabulary.counts, getattr(corpus, part)[1:])))
+
+
+def _paths(name: str | None, data_dir: str | Path | None) -> tuple[str, dict[str, Path]]:
+    """The name of a corpus that lies in files, and its files."""
+    if name in published.KNOWN:
+        return name, published.find(name, data_dir)
+    if data_dir is None:
+        raise DataError("a folder of text needs data_dir, the folder with train.txt, valid.txt and test.txt")
+    folder = Path(data_dir).expanduser()
+    return published.recognise(folder) if name is None else ("folder", published.in_folder(folder))
+
+
+def _lines(path: Path) -> list[str]:
+    lines = lines_of(files.text(path))
+    if not any(line.strip() for line in lines):
+        raise DataError(f"{path} is empty, expected lines of words")
+    return lines

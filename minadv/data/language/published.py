@@ -1,0 +1,164 @@
+r"""The corpora that have a name: how their files are called, where they lie, and what is known of them.
+
+Files may be plain or compressed by gzip. Those of a named corpus lie in the data directory (see `minadv.data.fetch`)
+or in its folder of the corpus' name; in that folder they may also be called ``train.txt``, ``valid.txt`` and
+``test.txt``. `check` holds them to their published checksums and counts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from minadv.base.checks import expect_choice
+from minadv.base.errors import DataError
+from minadv.data import fetch, files
+from minadv.data.fetch import Checked, locate
+from minadv.data.language.words import Words, lines_of
+
+PARTS = ("train", "valid", "test")
+PLAIN = "{}.txt"  # the names that any folder may use
+
+
+@dataclass(frozen=True)
+class Known:
+    """A corpus: its file names, the folders it may lie in, and of each part the SHA-256 of the plain file and N.
+
+    N is the number of tokens with one ``<eos>`` a line, V the number of words with ``<eos>`` and ``<unk>``.
+    """
+
+    pattern: str
+    folders: tuple[str, ...]
+    sha256: dict[str, str]
+    tokens: dict[str, int]
+    V: int
+
+
+KNOWN = {
+    "ptb": Known(
+        "ptb.{}.txt",
+        ("ptb", "penn"),
+        {
+            "train": "fcea919f6cf83f35d4d00c6cbf08040d13d4155226340912e2fef9c9c4102cbf",
+            "valid": "c9fe6985fe0d4ccb578183407d7668fc6066c20700cb4cf87d8ff1cc34df1bf2",
+            "test": "dd65dff31e70846b2a6030a87482edcd5d199130cdcfa1f3dccbb033728deee0",
+        },
+        {"train": 929_589, "valid": 73_760, "test": 82_430},
+        10_000,
+    ),
+    "wikitext2": Known(
+        "wiki.{}.tokens",
+        ("wikitext2", "wikitext-2"),
+        {
+            "train": "9e9fa1ad55b1c2c95b08e37dd8e653f638fac2c6de904b79e813611eefbc985f",
+            "valid": "f0737ed31fc1329026e95cb8b98e19c2a182c39c240ab909dc31abf2f8af58e8",
+            "test": "d790b833ef8cf03a90db7bf1271b7520b83c45ce07ba3c1a9699df81e239eca0",
+        },
+        {"train": 2_088_628, "valid": 217_646, "test": 245_569},
+        33_278,
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Place:
+    """A folder and the file names to look for in it."""
+
+    folder: Path
+    pattern: str
+
+    def path(self, part: str) -> Path | None:
+        return locate(self.folder, self.pattern.format(part))
+
+    @property
+    def lacks(self) -> list[str]:
+        return [self.pattern.format(part) for part in PARTS if self.path(part) is None]
+
+    def paths(self) -> dict[str, Path]:
+        """The three files; an error names those that are missing."""
+        if self.lacks:
+            raise DataError(f"{self.folder} lacks {', '.join(self.lacks)}, expected there, plain or with .gz")
+        return {part: path for part in PARTS if (path := self.path(part)) is not None}
+
+
+def find(name: str, data_dir: str | Path | None = None) -> dict[str, Path]:
+    """The three files of a named corpus; downloads them first if no ``data_dir`` is given and they are missing."""
+    expect_choice("name", name, KNOWN)
+    root = fetch.data_root(data_dir)
+    place = _best(name, root)
+    if not place.lacks:
+        return place.paths()
+    if data_dir is None:
+        fetch.get(name)
+        return _best(name, root).paths()
+    files.expect_folder(root)
+    if len(place.lacks) == len(PARTS):
+        lacks, folders = ", ".join(place.lacks), " or ".join(KNOWN[name].folders)
+        raise DataError(f"{root} lacks {lacks}, expected there or in its folder {folders}, plain or with .gz")
+    return place.paths()
+
+
+def there(name: str, data_dir: str | Path | None = None) -> bool:
+    """Whether all files of a named corpus are in the data directory; looks at their names only."""
+    expect_choice("name", name, KNOWN)
+    return not _best(name, fetch.data_root(data_dir)).lacks
+
+
+def recognise(folder: Path) -> tuple[str, dict[str, Path]]:
+    """Which corpus a folder holds, by its file names: one with a name, or "folder"; and the three files."""
+    files.expect_folder(folder)
+    places = {name: Place(folder, known.pattern) for name, known in KNOWN.items()}
+    places["folder"] = Place(folder, PLAIN)
+    name = min(places, key=lambda name: len(places[name].lacks))
+    if len(places[name].lacks) == len(PARTS):
+        patterns = ", or ".join(", ".join(place.lacks) for place in places.values())
+        raise DataError(f"{folder} holds no corpus: expected {patterns}, plain or with .gz")
+    return name, places[name].paths()
+
+
+def in_folder(folder: Path) -> dict[str, Path]:
+    """The files train.txt, valid.txt and test.txt of a folder."""
+    files.expect_folder(folder)
+    return Place(folder, PLAIN).paths()
+
+
+def check(name: str, data_dir: str | Path | None = None) -> list[Checked]:
+    """Hold the files of a named corpus to their checksums and counts, and its vocabulary; downloads nothing."""
+    expect_choice("name", name, KNOWN)
+    known, place = KNOWN[name], _best(name, fetch.data_root(data_dir))
+    found = [_check(known, place, part) for part in PARTS]
+    if found[0].sound:
+        V = len(Words.of(lines_of(files.text(place.paths()["train"]))))
+        says = f"{V:,} words" if known.V == V else f"{V:,} words, expected {known.V:,}"
+        found.append(Checked("vocabulary", None, known.V == V, says))
+    return found
+
+
+def _check(known: Known, place: Place, part: str) -> Checked:
+    file, path = place.pattern.format(part), place.path(part)
+    if path is None:
+        return Checked(file, None, False, f"missing from {place.folder}")
+    try:
+        digest = hashlib.sha256(files.content(path)).hexdigest()
+        if digest != known.sha256[part]:
+            return Checked(file, path, False, f"sha256 of the plain file is {digest}, expected {known.sha256[part]}")
+        N = sum(len(line.split()) + 1 for line in lines_of(files.text(path)))
+    except DataError as error:
+        return Checked(file, path, False, str(error))
+    says = "sha256 as published" if known.tokens[part] == N else f"expected {known.tokens[part]:,}"
+    return Checked(file, path, known.tokens[part] == N, f"{N:,} tokens, {says}")
+
+
+def _best(name: str, root: Path) -> Place:
+    """The place that lacks the fewest files."""
+    return min(_places(name, root), key=lambda place: len(place.lacks))
+
+
+def _places(name: str, root: Path) -> Iterator[Place]:
+    known = KNOWN[name]
+    yield Place(root, known.pattern)
+    for folder in known.folders:
+        yield Place(root / folder, known.pattern)
+        yield Place(root / folder, PLAIN)

@@ -1,0 +1,1 @@
+"""Documents with labels, and without."""

@@ -1,0 +1,228 @@
+r"""A corpus: documents as numbers, in one flat array, and the parts of them that a run trains on and is tested on.
+
+``text[starts[n] : starts[n] + lengths[n]]`` is document n. All parts of a corpus share the flat array, so that to
+choose documents, to split or to join parts copies none of it: IMDB's 100,000 reviews are one array of 27 million int32.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from minadv.backend import Array
+from minadv.base.errors import DataError
+from minadv.base.streams import permutation, stream
+from minadv.data.texts.text import SPECIAL, SPLITS, Cut, Numbers, Vocabulary, choose_words
+
+Part: TypeAlias = Literal["train", "test", "unlabelled"]
+
+
+@dataclass(frozen=True, eq=False)
+class Documents:
+    """N documents of a flat array of tokens, without ``<eos>``; ``labels`` is None where there are none."""
+
+    text: Array  # all tokens of the corpus, int32
+    starts: Array  # (N,) int64
+    lengths: Array  # (N,) int64
+    labels: Array | None = None  # (N,) int64
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def __getitem__(self, n: int) -> Array:
+        """The tokens of document n, a view."""
+        tokens: Array = self.text[self.starts[n] : self.starts[n] + self.lengths[n]]
+        return tokens
+
+    def take(self, rows: Array) -> Documents:
+        """The documents of these numbers, in this order."""
+        labels = None if self.labels is None else self.labels[rows]
+        return replace(self, starts=self.starts[rows], lengths=self.lengths[rows], labels=labels)
+
+    def join(self, other: Documents) -> Documents:
+        """These documents and the other's after them, without labels: the text that a language model reads."""
+        if other.text is not self.text:
+            raise ValueError("the documents are of two corpora, expected parts of one")
+        starts, lengths = np.concatenate([[self.starts, self.lengths], [other.starts, other.lengths]], axis=1)
+        return Documents(self.text, starts, lengths)
+
+
+@dataclass(frozen=True, eq=False)
+class Corpus:
+    """The parts of a corpus, the names of its classes in the order of their labels, and its vocabulary.
+
+    ``unlabelled`` may be empty. ``removed`` is the number of unlabelled documents that were in another part too.
+    """
+
+    name: str
+    classes: tuple[str, ...]
+    vocabulary: Vocabulary
+    train: Documents
+    valid: Documents
+    test: Documents
+    unlabelled: Documents
+    removed: int = 0
+
+    def __str__(self) -> str:
+        sizes = ", ".join(f"{len(getattr(self, p)):,} {p}" for p in ("train", "valid", "test", "unlabelled"))
+        return f"{self.name}: {sizes}; classes {', '.join(self.classes)}; {len(self.vocabulary):,} words"
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a corpus is made of texts: its vocabulary, and the share of the labelled training texts that validate.
+
+    The split depends on ``split_seed`` alone: it is part of the data, not of a run's seed.
+    """
+
+    cut: Cut = field(default_factory=Cut)
+    valid_share: float = 0.15
+    split_seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.valid_share < 1:
+            raise ValueError(f"valid_share is {self.valid_share}, expected more than 0 and less than 1")
+        stream(self.split_seed, "split text")
+
+
+@dataclass(frozen=True)
+class Text:
+    """One document as it is read: its part, its class (None in the unlabelled part), its file and, in it, its line."""
+
+    part: Part
+    label: str | None
+    file: str
+    text: str
+    line: int = 0  # counted from 1; 0 if the document is the whole file
+
+    @property
+    def place(self) -> str:
+        return f"line {self.line} of {self.file}" if self.line else self.file
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where texts come from: a function that reads them, in any order, and one that tells one source from another.
+
+    ``where`` is its name in errors, ``split`` the way its text is cut into words (`minadv.data.texts.text.SPLITS`).
+    ``unique`` asks to remove unlabelled documents that are in another part too, or among the unlabelled twice.
+    """
+
+    name: str
+    where: str
+    split: str
+    fingerprint: Callable[[], str]
+    texts: Callable[[], Iterable[Text]]
+    unique: bool = False
+
+
+def build(source: Source, options: Options, vocabulary: Vocabulary | None = None) -> Corpus:
+    """The corpus of the texts of a source: documents are in the order of part, file and line.
+
+    The vocabulary is that of the training and the unlabelled documents, unless one is given: nothing of the validation
+    and test documents is looked at.
+    """
+    if vocabulary is not None and vocabulary.split != source.split:
+        raise DataError(
+            f"the vocabulary cuts text by {vocabulary.split!r}, expected {source.split!r} for {source.where}"
+        )
+    numbers = Numbers()
+    found = sorted(_numbered(source, numbers), key=lambda f: f[:3])
+    train, test = (Counter(str(label) for part, _, _, label, _ in found if part == p) for p in ("train", "test"))
+    classes = expect_classes(train, test, source.where)
+    text = np.concatenate([tokens for *_, tokens in found])  # the words by their provisional numbers
+    lengths = np.array([len(tokens) for *_, tokens in found], dtype=np.int64)
+    labels = np.array([-1 if label is None else classes.index(label) for *_, label, _ in found], dtype=np.int64)
+    everything = Documents(text, np.cumsum(lengths) - lengths, lengths, labels)
+    of_part = np.array([part for part, *_ in found])
+    rows = {p: np.flatnonzero(of_part == p) for p in ("train", "test", "unlabelled")}
+    kept = _unseen(everything, rows["unlabelled"]) if source.unique else rows["unlabelled"]
+    valid = validation_rows(labels[rows["train"]], len(classes), options)
+    parts = {
+        "train": rows["train"][~valid],
+        "valid": rows["train"][valid],
+        "test": rows["test"],
+        "unlabelled": kept,
+    }
+    if vocabulary is None:
+        read = everything.take(np.concatenate([parts["train"], kept]))
+        vocabulary = _count(read, list(numbers), options.cut, source.split)
+    everything = replace(everything, text=vocabulary.numbers(numbers)[text])
+    chosen = {p: everything.take(r) for p, r in parts.items()}
+    chosen["unlabelled"] = replace(chosen["unlabelled"], labels=None)
+    return Corpus(source.name, classes, vocabulary, removed=len(rows["unlabelled"]) - len(kept), **chosen)
+
+
+def expect_classes(train: Mapping[str, int], test: Mapping[str, int], source: str) -> tuple[str, ...]:
+    """The names of the classes, sorted; raises DataError unless there are two or more, each in train and in test."""
+    classes = tuple(sorted(train))
+    listed = ", ".join(classes)
+    if len(classes) < 2:
+        raise DataError(f"{source} has the classes ({listed}) in train, expected at least two")
+    for part, counts in (("train", train), ("test", test)):
+        for label in classes:
+            if counts.get(label, 0) == 0:
+                raise DataError(f"{source} has no documents in {part}/{label}, expected some of each class: {listed}")
+    unknown = sorted(test.keys() - train.keys())
+    if unknown:
+        raise DataError(f"{source} has {', '.join(unknown)} in test, expected the classes of train only: {listed}")
+    few = [label for label in classes if train[label] < 2]
+    if few:
+        raise DataError(f"{source} has one document in train/{few[0]}, expected two or more: one of them validates")
+    return classes
+
+
+def validation_rows(labels: Array, classes: int, options: Options) -> Array:
+    """Which of the labelled documents validate: bool ``(N,)``, the same share of each class, at least one of each."""
+    chosen = np.zeros(len(labels), dtype=bool)
+    for label in range(classes):
+        rows = np.flatnonzero(labels == label)
+        n = min(max(round(options.valid_share * len(rows)), 1), len(rows) - 1)
+        chosen[rows[permutation(stream(options.split_seed, "split text", label), len(rows))[:n]]] = True
+    return chosen
+
+
+def _numbered(source: Source, numbers: Numbers) -> Iterator[tuple[str, str, int, str | None, Array]]:
+    """The documents with their words numbered as they come: part, file, line, label, int32 ``(T,)``."""
+    cut = SPLITS[source.split]
+    for text in source.texts():
+        found = cut(text.text)
+        if not found:
+            raise DataError(f"{source.where}: {text.place} is empty, expected at least one word: remove it, or mend it")
+        yield text.part, text.file, text.line, text.label, np.fromiter(map(numbers.__getitem__, found), np.int32)
+
+
+def _unseen(everything: Documents, rows: Array) -> Array:
+    """Those of the rows whose text is in no document of other rows, and in no earlier one of these."""
+    others = np.setdiff1d(np.arange(len(everything)), rows)
+    seen = {_digest(everything[n]) for n in others.tolist()}
+    kept = []
+    for n in rows.tolist():
+        digest = _digest(everything[n])
+        if digest not in seen:
+            seen.add(digest)
+            kept.append(n)
+    return np.array(kept, dtype=np.int64)
+
+
+def _digest(tokens: Array) -> bytes:
+    return hashlib.sha256(tokens.tobytes()).digest()
+
+
+def _count(documents: Documents, found: list[str], cut: Cut, split: str) -> Vocabulary:
+    """The vocabulary of documents whose tokens are numbers of the words found."""
+    counts = np.zeros(len(found), dtype=np.int64)
+    in_documents = np.zeros(len(found), dtype=np.int64)
+    for n in range(len(documents)):
+        tokens, times = np.unique(documents[n], return_counts=True)
+        counts[tokens] += times
+        in_documents[tokens] += 1
+    chosen = choose_words(found, counts, len(documents), in_documents=in_documents, cut=cut, split=split)
+    if len(chosen) == len(SPECIAL):
+        raise DataError(f"none of the {len(found):,} words found is left by {cut}: lower its limits")
+    return chosen

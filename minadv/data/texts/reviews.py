@@ -1,0 +1,232 @@
+r"""Corpora of labelled and unlabelled documents: folders of text files, IMDB, Elec, and docstrings.
+
+::
+
+    corpus = load("imdb", data_dir="data")          # data/imdb/aclImdb_v1.tar.gz, or as `fetch.find` finds it
+    corpus = load("folder", data_dir="mine")        # mine/train/{class}/*.txt, mine/test/{class}/*.txt, and,
+                                                    # without labels, mine/train/unsup/*.txt
+    corpus = load("elec", data_dir="data")          # data/elec/elec-25k-train.txt.tok and the rest of its files
+    corpus = load("docstrings")                     # needs no file: see minadv.data.texts.docstrings
+
+An archive is read from beginning to end and never unpacked, so that nothing in it can be written anywhere; all the same
+one with a member that points outside is refused. A file that is not what it should be is an error that names it.
+"""
+
+from __future__ import annotations
+
+import gzip
+import tarfile
+import warnings
+import zlib
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import TypeAlias
+
+from minadv.base.checks import expect_choice
+from minadv.base.errors import DataError, DataWarning
+from minadv.data.fetch import REMOTES, data_root, find, locate
+from minadv.data.files import content, expect_folder
+from minadv.data.texts import docstrings, encoded
+from minadv.data.texts.documents import Corpus, Options, Part, Source, Text, expect_classes
+from minadv.data.texts.text import Vocabulary
+
+NAMES = ("docstrings", "imdb", "elec", "folder")
+UNLABELLED = "unsup"
+ELEC_FILES = ("elec-25k-train.txt.tok", "elec-25k-train.cat", "elec-test.txt.tok", "elec-test.cat")
+ELEC_CLASSES = ("1", "2")
+BOM = "\ufeff".encode()  # the mark that some editors put at the beginning of a file
+
+Place: TypeAlias = tuple[Part, str | None]
+
+
+def load(
+    name: str,
+    *,
+    data_dir: str | Path | None = None,
+    options: Options | None = None,
+    vocabulary: Vocabulary | None = None,
+    cache: bool = True,
+) -> Corpus:
+    """The corpus of that name; with a ``vocabulary``, in its numbers. ``cache=False`` neither reads nor keeps one."""
+    options = Options() if options is None else options
+    return encoded.corpus_of(source(name, data_dir), options, vocabulary, cache=cache)
+
+
+def source(name: str, data_dir: str | Path | None = None) -> Source:
+    """Where the texts of that corpus are; raises DataError if they are not there."""
+    expect_choice("name", name, NAMES)
+    if name == "docstrings":
+        return docstrings.source()
+    if name == "elec":
+        return elec(_elec_folder(data_dir))
+    if name == "imdb":
+        there = _imdb(data_dir)
+        return folder(there, "imdb") if there.is_dir() else archive(there)
+    if data_dir is None:
+        raise DataError("no folder is given: name the one that holds train/ and test/ with --data-dir")
+    return folder(data_root(data_dir))
+
+
+def folder(root: Path, name: str = "folder") -> Source:
+    """``train/{class}/*.txt``, ``test/{class}/*.txt`` and, without labels, ``train/unsup/*.txt`` of a folder."""
+    counts: dict[str, dict[str, int]] = {"train": {}, "test": {}}
+    placed: dict[str, Place] = {}
+    expect_folder(root)
+    for part in ("train", "test"):
+        if not (root / part).is_dir():
+            raise DataError(f"{root} lacks the folder {part}, expected there with a folder for each class")
+        for path in (root / part).iterdir():
+            if path.is_dir() and not path.name.startswith("."):
+                files = [f"{part}/{path.name}/{file.name}" for file in path.iterdir()]
+                here = {file: place for file in files if (place := _place(file)) is not None}
+                placed.update(here)
+                if f"{part}/{path.name}" != f"train/{UNLABELLED}":
+                    counts[part][path.name] = len(here)
+    expect_classes(counts["train"], counts["test"], str(root))
+
+    def texts() -> Iterator[Text]:
+        for file, place in sorted(placed.items()):
+            yield Text(*place, file, _decode(content(root / file), root / file))
+
+    return Source(name, str(root), "words", lambda: encoded.of_files({file: root / file for file in placed}), texts)
+
+
+def archive(path: Path, name: str = "imdb", root: str = "aclImdb") -> Source:
+    """The same from a tar archive, compressed by gzip or not, whose files stand in the folder ``root`` of it."""
+
+    def texts() -> Iterator[Text]:
+        for member, held in _members(path):
+            file = member.removeprefix(f"{root}/")
+            place = _place(file) if file != member else None
+            if place is not None:
+                yield Text(*place, file, _decode(held, f"{path}: {member}"))
+
+    return Source(name, str(path), "words", lambda: encoded.of_file(path), texts)
+
+
+def elec(root: Path) -> Source:
+    """Elec: a review a line, cut into words already, in UTF-8 or else Latin-1; a label a line; unlabelled lines.
+
+    Unlabelled reviews that are among the labelled ones, of training or test, or that come again, are removed. Where
+    there are none at all, a warning says so.
+    """
+    unlabelled = sorted(path.name for path in root.glob("elec-25k-unlab*.txt.tok"))
+    lacks = [file for file in ELEC_FILES if not (root / file).is_file()]
+    if lacks:
+        raise DataError(f"{root} lacks {', '.join(lacks)}, expected there for elec")
+    if not unlabelled:
+        warnings.warn(
+            f"{root} has no elec-25k-unlab*.txt.tok: there are no unlabelled reviews to learn from",
+            DataWarning,
+            stacklevel=2,
+        )
+
+    def texts() -> Iterator[Text]:
+        parts: tuple[tuple[Part, str], ...] = (("train", "elec-25k-train"), ("test", "elec-test"))
+        for part, name in parts:
+            lines, labels = _lines(root / f"{name}.txt.tok"), _lines(root / f"{name}.cat")
+            if len(lines) != len(labels):
+                raise DataError(
+                    f"{root / name}.cat holds {len(labels)} labels, expected {len(lines)}, one for each line of "
+                    f"{name}.txt.tok"
+                )
+            for n, (line, label) in enumerate(zip(lines, labels, strict=True), 1):
+                if label.strip() not in ELEC_CLASSES:
+                    raise DataError(f"line {n} of {root / name}.cat is {label!r}, expected a label, 1 or 2")
+                yield Text(part, label.strip(), f"{name}.txt.tok", line, n)
+        for file in unlabelled:
+            for n, line in enumerate(_lines(root / file), 1):
+                yield Text("unlabelled", None, file, line, n)
+
+    files = {file: root / file for file in (*ELEC_FILES, *unlabelled)}
+    return Source("elec", str(root), "spaces", lambda: encoded.of_files(files), texts, unique=True)
+
+
+def _place(file: str) -> Place | None:
+    """The part and class of ``train/pos/0_9.txt``; None for a file that is no document."""
+    names = file.split("/")
+    if len(names) != 3 or names[0] not in ("train", "test") or not names[2].endswith(".txt"):
+        return None
+    if names[1].startswith(".") or names[2].startswith("."):  # what file managers leave behind
+        return None
+    if names[:2] == ["train", UNLABELLED]:
+        return "unlabelled", None
+    return "train" if names[0] == "train" else "test", names[1]
+
+
+def _members(path: Path) -> Iterator[tuple[str, bytes]]:
+    """The files of a tar archive with their contents, in one pass; refuses what does not lie inside it."""
+    try:
+        with path.open("rb") as file:
+            packed = file.read(2) == b"\x1f\x8b"
+            file.seek(max(0, path.stat().st_size - 1024))
+            if not packed and file.read() != bytes(1024):  # gzip would notice
+                raise EOFError("it does not end as a tar archive does")
+        with gzip.open(path) if packed else path.open("rb") as stream, tarfile.open(fileobj=stream, mode="r|") as tar:
+            for member in tar:
+                name = _inside(path, member)
+                if member.isfile():
+                    held = tar.extractfile(member)
+                    assert held is not None  # it is None for links and folders only
+                    yield name, held.read()
+                tar.members.clear()  # type: ignore[attr-defined]  # or it would keep all of them
+            while stream.read(1 << 20):  # to the end, where gzip's checksum stands
+                pass
+    except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise DataError(f"{path} is a corrupt archive: {error}") from error
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def _inside(path: Path, member: tarfile.TarInfo) -> str:
+    """The name of a member; raises DataError for a path that leads outside, a link or a device."""
+    read_as = (PurePosixPath(member.name), PureWindowsPath(member.name))
+    if any(name.is_absolute() or name.drive or ".." in name.parts for name in read_as):
+        raise DataError(f"{path} is refused: its member {member.name!r} points outside of the archive")
+    if not (member.isfile() or member.isdir()):
+        kind = f"a link to {member.linkname!r}" if member.issym() or member.islnk() else "a device"
+        raise DataError(f"{path} is refused: its member {member.name!r} is {kind}, expected files and folders only")
+    return str(read_as[0])
+
+
+def _decode(held: bytes, where: str | Path) -> str:
+    """The text of UTF-8 bytes, without the mark that some editors put at its beginning."""
+    try:
+        return held.decode().removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{where} is not UTF-8: byte 0x{held[error.start]:02x} at offset {error.start}") from error
+
+
+def _lines(path: Path) -> list[str]:
+    """The lines of a file, each of UTF-8, or of Latin-1 if it is not UTF-8; a newline is all that ends a line."""
+    held = content(path).removeprefix(BOM)
+    return [_line(line.removesuffix(b"\r")) for line in held.removesuffix(b"\n").split(b"\n")] if held else []
+
+
+def _line(held: bytes) -> str:
+    try:
+        return held.decode()
+    except UnicodeDecodeError:
+        return held.decode("latin-1")
+
+
+def _imdb(data_dir: str | Path | None) -> Path:
+    """The archive of IMDB or the folder that was unpacked from it."""
+    root = data_root(data_dir)
+    if data_dir is not None and (root / "train").is_dir():
+        return root  # --data-dir aclImdb
+    here = find("imdb", data_dir)
+    remote = REMOTES["imdb"]
+    packed = [path for file in remote.files if (path := locate(here, file)) is not None]
+    return [*packed, *(here / name for name in remote.instead if (here / name).exists())][0]
+
+
+def _elec_folder(data_dir: str | Path | None) -> Path:
+    root = data_root(data_dir)
+    for here in (root, root / "elec"):
+        if (here / ELEC_FILES[0]).is_file():
+            return here
+    raise DataError(
+        f"neither {root} nor {root / 'elec'} holds {ELEC_FILES[0]}: get {', '.join(ELEC_FILES)} and "
+        "elec-25k-unlab*.txt.tok of Elec (Johnson and Zhang) and name their folder with --data-dir"
+    )

@@ -1,0 +1,1 @@
+"""The machinery that computes the passes of the cells faster."""

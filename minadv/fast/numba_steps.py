@@ -1,0 +1,320 @@
+r"""The steps of an LSTM in single precision, compiled by Numba: those of `gates`, forward and back, and loops of them.
+
+The formulas are those of `gates`, which is the place to read them; the loop reads every number once, keeps what is in
+between in registers and does eight numbers at a time where the processor can. It cannot call a library for exp and tanh
+and stay such a loop, so both are here, with the coefficients of Cephes (Moshier, http://www.netlib.org/cephes, expf and
+tanhf), as exact as NumPy's own.
+
+The loops over the steps, `forward_steps` and `backward_steps`, are those of `lstm` for one pass; `numba_pass` calls
+them, and says what for. They stand in this file because Numba keeps what it has compiled until the file changes, and a
+function has those that it calls compiled into it.
+
+Imported by `compiled` only, and only where Numba is installed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import numba
+import numpy as np
+import scipy.linalg.cython_blas  # noqa: F401  # where np.dot finds its product, if it is not to look at the first one
+
+from minadv.backend import Array
+from minadv.fast.elementwise import next_to_nothing
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+_f = np.float32
+_njit: Any = numba.njit  # whose types differ from version to version
+_OPTIONS = {"fastmath": {"contract"}, "error_model": "numpy", "nogil": True}
+"""A product and a sum may be one instruction, which rounds once instead of twice; no other liberty is taken."""
+
+GATES, CELL, MATRIX, FLAT = "float32[:, :, :, ::1]", "float32[:, :, ::1]", "float32[:, ::1]", "float32[::1]"
+ANY = "float32[:, :, :]"  # however it lies in memory
+
+
+def _inline(function: Function) -> Function:
+    return cast(Function, _njit(inline="always", **_OPTIONS)(function))
+
+
+def _compile(*arguments: str) -> Callable[[Function], Function]:
+    """Compiled here and now for these arguments, and kept on disk where Numba can.
+
+    Whatever is wrong there, no place, a full disk, a file cut short, the function is compiled without it. It has one
+    form only: Numba would mistake several for each other if two processes came to save them at once.
+    """
+
+    def compiled(function: Function) -> Function:
+        signature = f"void({', '.join(arguments)})"
+        try:
+            return cast(Function, _njit(signature, cache=True, **_OPTIONS)(function))
+        except Exception:
+            return cast(Function, _njit(signature, **_OPTIONS)(function))
+
+    return compiled
+
+
+_ONE, _TWO = _f(1), _f(2)
+_LEAST, _MOST = _f(-87), _f(89)  # below, subnormal numbers; above, as from 88.4 on, infinity
+_LOG2_E, _ROUND = _f(1.44269504), _f(1.5 * 2**23)  # a number plus _ROUND has no digits after the point
+_LN2_HIGH, _LN2_LOW = _f(0.693359375), _f(-2.12194440e-4)  # ln 2 in two parts, the first with few digits
+_BITS, _BIAS = np.int32(23), np.int32(127 << 23)  # of the mantissa; of the exponent, in its place
+_E2, _E3, _E4, _E5, _E6, _E7 = (
+    _f(v)
+    for v in (5.0000001201e-1, 1.6666665459e-1, 4.1665795894e-2, 8.3334519073e-3, 1.3981999507e-3, 1.9875691500e-4)
+)
+_T3, _T5, _T7, _T9, _T11 = (
+    _f(v) for v in (-3.33332819422e-1, 1.33314422036e-1, -5.37397155531e-2, 2.06390887954e-2, -5.70498872745e-3)
+)
+_SMALL = _f(0.625)
+NOTHING = _f(next_to_nothing(np.float32))
+
+
+@_inline
+def _exp(x: Any) -> Any:
+    r""":math:`e^x = 2^n e^r`, n the whole number nearest :math:`x / \ln 2`. NaN stays NaN."""
+    x = _LEAST if x < _LEAST else x
+    x = _MOST if x > _MOST else x
+    shifted = x * _LOG2_E + _ROUND  # its last bits are n
+    n = shifted - _ROUND
+    r = x - n * _LN2_HIGH - n * _LN2_LOW
+    power = (((((_E7 * r + _E6) * r + _E5) * r + _E4) * r + _E3) * r + _E2) * r * r + r + _ONE
+    exponent = (_f(shifted).view(np.int32) << _BITS) + _BIAS
+    return power * np.int32(exponent).view(np.float32)
+
+
+@_inline
+def _sigma_of_minus(x: Any) -> Any:
+    return _ONE / (_ONE + _exp(x))
+
+
+@_inline
+def _tanh(x: Any) -> Any:
+    r"""A polynomial near zero, elsewhere :math:`1 - 2/(e^{2|x|} + 1)` with the sign of x."""
+    size, s = abs(x), x * x
+    near = ((((_T11 * s + _T9) * s + _T7) * s + _T5) * s + _T3) * s * size + size
+    far = _ONE - _TWO / (_exp(size + size) + _ONE)
+    return math.copysign(near if size < _SMALL else far, x)
+
+
+@_inline
+def _four(a: Any) -> Any:
+    """The four blocks, flat."""
+    n = a[0].size
+    return a[0].reshape(n), a[1].reshape(n), a[2].reshape(n), a[3].reshape(n)
+
+
+@_inline
+def _loop(z: Any, c_prev: Any, a: Any, c: Any, h: Any) -> None:
+    (z_i, z_f, z_g, z_o), (a_i, a_f, a_g, a_o) = z, a
+    for j in range(c.size):
+        i, f, g, o = _sigma_of_minus(z_i[j]), _sigma_of_minus(z_f[j]), _tanh(z_g[j]), _sigma_of_minus(z_o[j])
+        cell = f * c_prev[j] + i * g  # Eq. 1, as `lstm` has it
+        a_i[j], a_f[j], a_g[j], a_o[j] = i, f, g, o
+        c[j] = cell
+        h[j] = o * _tanh(cell)
+
+
+# A compiler expects the worst of arrays that might overlap, and goes number by number: it has to be told which are one.
+
+
+@_compile(GATES, CELL, GATES, CELL, CELL)
+def _step_apart(z: Any, c_prev: Any, a: Any, c: Any, h: Any) -> None:
+    n = c.size
+    _loop(_four(z), c_prev.reshape(n), _four(a), c.reshape(n), h.reshape(n))
+
+
+@_compile(CELL, GATES, CELL, CELL)
+def _step_z_in_a(c_prev: Any, a: Any, c: Any, h: Any) -> None:
+    n, gates = c.size, _four(a)
+    _loop(gates, c_prev.reshape(n), gates, c.reshape(n), h.reshape(n))
+
+
+@_compile(GATES, CELL, CELL)
+def _step_in_place(a: Any, c: Any, h: Any) -> None:
+    gates, cell = _four(a), c.reshape(c.size)
+    _loop(gates, cell, gates, cell, h.reshape(c.size))
+
+
+@_compile(GATES, CELL, CELL, CELL, CELL, GATES, "float32")
+def _step_backward(a: Any, c_prev: Any, h: Any, dh: Any, dc: Any, dz: Any, nothing: Any) -> None:
+    n = dc.size
+    (a_i, a_f, a_g, a_o), (d_i, d_f, d_g, d_o) = _four(a), _four(dz)
+    c_prev, h, dh, dc = c_prev.reshape(n), h.reshape(n), dh.reshape(n), dc.reshape(n)
+    for j in range(n):
+        i, f, g, o, h_j, dh_j = a_i[j], a_f[j], a_g[j], a_o[j], h[j], dh[j]
+        dc_j = dc[j] + (o - h_j / (o + nothing) * h_j) * dh_j
+        d_i[j] = (_ONE - i) * i * g * dc_j
+        d_f[j] = (_ONE - f) * f * c_prev[j] * dc_j
+        d_g[j] = (_ONE - g) * (_ONE + g) * i * dc_j
+        d_o[j] = (_ONE - o) * h_j * dh_j
+        dc[j] = dc_j * f
+
+
+def lstm_step(z: Array, c_prev: Array, *, a: Array, c: Array, h: Array) -> None:
+    """See `gates.lstm_step`; ``(4, H, P, B)`` and ``(H, P, B)``, contiguous."""
+    if z is not a:
+        _step_apart(z, c_prev, a, c, h)
+    elif c_prev is not c:
+        _step_z_in_a(c_prev, a, c, h)
+    else:
+        _step_in_place(a, c, h)
+
+
+def lstm_step_backward(a: Array, c_prev: Array, h: Array, dh: Array, *, dc: Array, dz: Array, free: Array) -> None:
+    """See `gates.lstm_step_backward`; ``free`` is not needed."""
+    _step_backward(a, c_prev, h, dh, dc, dz, NOTHING)
+
+
+@_compile(FLAT, FLAT, FLAT)
+def _times(a: Any, b: Any, out: Any) -> None:
+    for j in range(out.size):
+        out[j] = a[j] * b[j]
+
+
+@_compile(FLAT, FLAT)
+def _plus(out: Any, a: Any) -> None:
+    for j in range(out.size):
+        out[j] += a[j]
+
+
+@_compile(FLAT, FLAT, FLAT, FLAT, FLAT)
+def _next_cell(i: Any, f: Any, g: Any, c_prev: Any, c: Any) -> None:
+    for j in range(c.size):
+        c[j] = f[j] * c_prev[j] + i[j] * g[j]  # Eq. 1, as `lstm` has it
+
+
+@_compile(FLAT, FLAT, FLAT)
+def _state(o: Any, c: Any, h: Any) -> None:
+    for j in range(h.size):
+        h[j] = o[j] * _tanh(c[j])
+
+
+@_compile(FLAT, FLAT, FLAT, FLAT, FLAT)
+def _through_mask(dhhat: Any, h: Any, m: Any, dm: Any, dh: Any) -> None:
+    for j in range(dh.size):
+        dm[j] += dhhat[j] * h[j]  # Eq. 6
+        dh[j] = dhhat[j] * m[j]
+
+
+@_compile(FLAT, "float32")
+def _flush(gradient: Any, limit: Any) -> None:
+    for j in range(gradient.size):
+        gradient[j] = _f(0) if abs(gradient[j]) <= limit else gradient[j]  # NaN stays NaN
+
+
+@_compile(CELL, ANY, "boolean", FLAT, MATRIX, MATRIX, GATES, MATRIX, MATRIX, CELL)
+def forward_steps(UWb: Any, x: Any, apart: Any, m: Any, entering: Any, z: Any, a: Any, c: Any, h: Any, hs: Any) -> None:
+    """The steps of ``x (C, B, I)``: gates into ``a (C, 4, H, B)``, c and h in place, every h into ``hs`` unless empty.
+
+    ``UWb (G, 4H/G, K)`` is multiplied block by block. Where x W is apart, it is in ``a`` already.
+    """
+    (H, B), (G, rows, _) = h.shape, UWb.shape
+    flat_h, masked = h.reshape(H * B), entering[:H].reshape(H * B)
+    for t in range(a.shape[0]):
+        _times(flat_h, m, masked)
+        if not apart:
+            for i in range(x.shape[2]):
+                for b in range(B):
+                    entering[H + i, b] = x[t, b, i]
+        blocks = (z if apart else a[t].reshape(4 * H, B)).reshape(G, rows, B)
+        for k in range(G):
+            np.dot(UWb[k], entering, blocks[k])
+        if apart:
+            _plus(a[t].reshape(4 * H * B), z.reshape(4 * H * B))
+        _step_in_place(a[t].reshape(4, H, 1, B), c.reshape(H, 1, B), h.reshape(H, 1, B))  # Eq. 1
+        if hs.shape[0] > 0:
+            hs[t] = h
+
+
+@_compile(GATES, CELL)
+def _cells_again(a: Any, cells: Any) -> None:
+    """The cells after each of the steps with these gates, from the first in ``cells (C+1, H, B)``."""
+    n = cells[0].size
+    for t in range(a.shape[0]):
+        i, f, g = a[t, 0].reshape(n), a[t, 1].reshape(n), a[t, 2].reshape(n)
+        _next_cell(i, f, g, cells[t].reshape(n), cells[t + 1].reshape(n))
+
+
+@_compile(GATES, CELL, CELL)
+def states_again(a: Any, cells: Any, hs: Any) -> None:
+    """And the states, into ``hs (C, H, B)``."""
+    n = cells[0].size
+    _cells_again(a, cells)
+    for t in range(a.shape[0]):
+        _state(a[t, 3].reshape(n), cells[t + 1].reshape(n), hs[t].reshape(n))
+
+
+@_compile(
+    *(CELL, ANY, GATES, FLAT, ANY),
+    *(CELL, MATRIX, MATRIX, MATRIX, MATRIX, MATRIX, MATRIX, MATRIX, FLAT, GATES, CELL, CELL, "float32", "float32"),
+)
+def backward_steps(
+    U: Any,
+    x: Any,
+    a: Any,
+    m: Any,
+    dh_out: Any,
+    cells: Any,
+    h_start: Any,
+    h: Any,
+    h_before: Any,
+    dh: Any,
+    dc: Any,
+    dz: Any,
+    dhhat: Any,
+    dm: Any,
+    dzs: Any,
+    entered: Any,
+    dhhats: Any,
+    nothing: Any,
+    tiny: Any,
+) -> None:
+    """Back through the steps of a chunk; what is empty of ``dh_out``, ``dzs``, ``entered`` and ``dhhats`` is left out.
+
+    ``cells (C+1, H, B)`` begins with the cell before the chunk, ``h`` is the state after it; dh, dc and dm in place.
+    """
+    (H, B), (G, _, width), size = h.shape, U.shape, a.shape[0]
+    n = H * B
+    _cells_again(a, cells)
+    for t in range(size - 1, -1, -1):
+        if t == 0:
+            h_before[:] = h_start
+        else:
+            _state(a[t - 1, 3].reshape(n), cells[t].reshape(n), h_before.reshape(n))
+        if t % 16 == 0:  # as `gates.flush_vanished`
+            _flush(dh.reshape(n), tiny)
+            _flush(dc.reshape(n), tiny)
+        if dh_out.shape[0] > 0:
+            for r in range(H):
+                for b in range(B):
+                    dh[r, b] += dh_out[t, b, r]
+        shape = (H, 1, B)
+        _step_backward(
+            a[t].reshape(4, H, 1, B),
+            *(cells[t].reshape(shape), h.reshape(shape), dh.reshape(shape), dc.reshape(shape)),
+            *(dz.reshape(4, H, 1, B), nothing),
+        )
+        if dzs.shape[2] > 0:
+            for k in range(4):
+                for r in range(H):
+                    for b in range(B):  # a copy of a slice would cost more than it copies
+                        dzs[k, r, t, b] = dz[k * H + r, b]
+        if entered.shape[1] > 0:
+            for r in range(H):
+                for b in range(B):
+                    entered[r, t, b] = h_before[r, b] * m[r * B + b]
+            for i in range(x.shape[2]):
+                for b in range(B):
+                    entered[H + i, t, b] = x[t, b, i]
+        blocks = dz.reshape(G, width, B)
+        np.dot(U[0], blocks[0], dhhat)
+        for k in range(1, G):
+            np.dot(U[k], blocks[k], h)  # h has been read
+            _plus(dhhat.reshape(n), h.reshape(n))
+        if dhhats.shape[0] > 0:
+            dhhats[t] = dhhat
+        _through_mask(dhhat.reshape(n), h_before.reshape(n), m, dm, dh.reshape(n))
+        h[:] = h_before

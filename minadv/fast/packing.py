@@ -1,0 +1,121 @@
+r"""The weights of an LSTM as its steps multiply with them, and how: what `lstm` needs to know of a BLAS."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+from minadv.backend import Array, is_host, namespace
+from minadv.fast import threads
+from minadv.fast.workspace import Slot, Workspace
+
+
+@dataclass(frozen=True)
+class Packed:
+    """The transposed weights; the rows of the logistic gates are negated, see `minadv.fast.elementwise`."""
+
+    UWb: Array  # (4H, H+n+1): U, W and b side by side; n = I where x goes below the state, 0 where W is apart
+    W: Array | None  # (4H, I), where n = 0
+
+
+def packed(params: Any, work: Workspace | None) -> Packed:
+    """The weights as the steps need them; with a workspace, made once for all passes of a scope."""
+    return pack(params, Slot()) if work is None else work.once(params, pack)
+
+
+def pack(params: Any, slot: Slot) -> Packed:
+    """Transpose the weights, into buffers of the slot."""
+    H, I = params.U.shape[0], params.W.shape[0]
+    below = goes_below(I, H)
+    parts = [params.U, params.W, params.b[None]] if below else [params.U, params.b[None]]
+    packed = Packed(_transposed(slot, "UWb", *parts), None if below else _transposed(slot, "W", params.W))
+    for rows in (packed.UWb, packed.W):
+        if rows is not None:
+            rows[: 2 * H] *= -1  # i and f
+            rows[3 * H :] *= -1  # o
+    return packed
+
+
+def goes_below(I: int, H: int) -> bool:
+    """Whether x_t is so small that it goes below the masked state: one product, and no sum."""
+    return 8 * I <= H
+
+
+def by_gate(H: int, columns: Array) -> bool:
+    """Whether a step is better multiplied gate by gate: where BLAS does not pack so small a product."""
+    return is_host(columns) and H * columns.size <= 1_000_000 and _has_small_products()
+
+
+@functools.cache
+def _has_small_products() -> bool:
+    """Whether BLAS has kernels for small products, of up to a million multiplications: OpenBLAS has, with AVX-512."""
+    return any(lib.get("architecture") in {"SkylakeX", "Cooperlake", "SapphireRapids"} for lib in threads.blas())
+
+
+KEPT = 2**26
+"""Bytes of products with an input that a workspace keeps for later passes."""
+
+
+def input_products(weights: Packed, x: Array, *, out: Array, again: bool, work: Workspace | None) -> Array:
+    """``W x_t`` for every step of ``x (T, B, I)``, in ``out (T, 4, H, B)`` or where a workspace keeps it.
+
+    It is kept, unless it is large, for later passes that will meet the same x ``again``.
+    """
+    assert weights.W is not None
+    W, flat, what = weights.W, (out.shape[0], -1, out.shape[3]), f"x W by {id(weights)}"
+
+    def make(x: Array, out: Array) -> Array:
+        project(W, x, out=out.reshape(flat))
+        return out
+
+    if work is None or out.nbytes > KEPT or not (again or work.has_made(x, what)):
+        return make(x, out)
+    return work.once(x, lambda x, slot: make(x, slot.take("xW", out.shape, out)), what)
+
+
+def project(W: Array, x: Array, *, out: Array) -> None:
+    """``W x_t`` for every step of ``x (T, B, I)``, into ``out (T, 4H, B)``.
+
+    On the host a product takes the steps of about a hundred columns: with fewer, a BLAS spends its time on rearranging
+    W for each; with more, on memory. A GPU does all steps at once.
+    """
+    (T, B, I), xp = x.shape, namespace(x)
+    if not is_host(x):
+        xp.matmul(W, x.transpose(0, 2, 1), out=out)
+        return
+    G = max(1, 96 // B)  # steps in a product
+    for t in range(0, T, G):
+        columns = x[t : t + G].reshape(-1, I).T
+        made = out[t] if G == 1 else xp.empty((len(W), columns.shape[1]), x.dtype)
+        in_pieces(W, columns, out=made, piece=64)
+        if G > 1:
+            out[t : t + G] = made.reshape(len(W), -1, B).transpose(1, 0, 2)
+
+
+def in_pieces(left: Array, right: Array, *, out: Array, piece: int) -> None:
+    """``left @ right`` into ``out``; on the host as a sum of products of at most ``piece`` terms, which round less.
+
+    A BLAS adds up hundreds of terms in one register. Of all products of a step those with the inputs, whose terms are
+    large and of either sign, would round most.
+    """
+    xp, K = namespace(left), left.shape[1]
+    pieces = -(-K // piece) if is_host(left) else 1
+    first, *others = (slice(K * n // pieces, K * (n + 1) // pieces) for n in range(pieces))
+    xp.matmul(left[:, first], right[first], out=out)
+    share = xp.empty_like(out) if others else None
+    for cut in others:
+        out += xp.matmul(left[:, cut], right[cut], out=share)
+
+
+def _transposed(slot: Slot, name: str, *parts: Array) -> Array:
+    """Matrices above each other, as contiguous columns; a strip of 16 rows at a time fits the cache: much faster."""
+    rows = sum(part.shape[0] for part in parts)
+    out = slot.take(name, (parts[0].shape[1], rows), parts[0])
+    done = 0
+    for part in parts:
+        for first in range(0, part.shape[0], 16):
+            strip = part[first : first + 16]
+            out[:, done + first : done + first + strip.shape[0]] = strip.T
+        done += part.shape[0]
+    return out

@@ -1,0 +1,188 @@
+r"""Buffers that passes reuse: an explicit object that the caller makes, sizes and inspects.
+
+A training loop::
+
+    work = Workspace()
+    for batch in batches:
+        h, state, cache = lstm.forward(params, x, work=work)
+        grads = lstm.backward(params, cache, dh)
+        work.free_all()
+
+Each pass takes one slot and keeps it until the slot is freed and another pass takes it (of passes that run together the
+first one's also holds what they share). What a pass returns lives in
+its slot too, ``h`` until the slot is taken again and ``Grads.hhat`` until the next backward: copy what must outlive it.
+What passes of one training step have in common, such as packed weights, is made once within a `scope`, in buffers of
+its own. Using a cache after its slot has been taken again raises `StaleCacheError`. Without a workspace each pass has a
+slot of its own, and nothing is ever stale; ``h`` is then still a view of the cache: do not write into it before
+backward.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol, TypeVar
+
+from minadv.backend import Array, namespace
+from minadv.base.trees import children
+
+T = TypeVar("T")
+M = TypeVar("M")
+
+
+class StaleCacheError(RuntimeError):
+    """A cache was used after another pass had taken its buffers."""
+
+
+class Slot:
+    """The buffers of one pass, by name; ``ticket`` counts the passes that have taken the slot."""
+
+    def __init__(self, *, pooled: bool = False) -> None:
+        self.ticket = 0
+        self._pooled = pooled
+        self._buffers: dict[str, Array] = {}
+
+    def take(self, name: str, shape: tuple[int, ...], like: Array) -> Array:
+        """An array of this shape, with the module and dtype of ``like``; its contents are whatever was there."""
+        size = math.prod(shape)
+        buffer = self._buffers.get(name)
+        xp = namespace(like)
+        if buffer is None or buffer.size < size or buffer.dtype != like.dtype or namespace(buffer) is not xp:
+            buffer = self._buffers[name] = xp.empty(size, dtype=like.dtype)
+        return buffer[:size].reshape(shape)
+
+    def give(self, name: str, shape: tuple[int, ...], like: Array) -> Array:
+        """An array for the caller: a buffer of the slot if that belongs to a workspace, else a new array."""
+        if self._pooled:
+            return self.take(name, shape, like)
+        fresh: Array = namespace(like).empty(shape, dtype=like.dtype)
+        return fresh
+
+    def check(self, ticket: int) -> None:
+        """Raise StaleCacheError unless this ticket is the newest."""
+        if ticket != self.ticket:
+            raise StaleCacheError(
+                "this cache's buffers have been taken by a later pass with the same workspace: "
+                "run backward before work.free(cache), or give the later pass another workspace"
+            )
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return sum(buffer.nbytes for buffer in self._buffers.values())
+
+
+class HasSlot(Protocol):
+    """What the workspace needs to know of a cache."""
+
+    @property
+    def slot(self) -> Slot: ...
+
+    @property
+    def ticket(self) -> int: ...
+
+
+class Workspace:
+    """A pool of slots: a pass takes a free one, or a new one if none is free."""
+
+    def __init__(self) -> None:
+        self._slots: list[Slot] = []
+        self._free: list[Slot] = []
+        self._made: dict[tuple[int, str], tuple[Any, Any]] | None = None  # by `once`, within a scope
+        self._common: list[Slot] = []  # one for each thing that `once` makes within a scope
+        self._n_common = 0  # how many of them this scope has used
+
+    def slot(self) -> Slot:
+        """Hand out a slot; caches made by its earlier passes are stale from now on."""
+        if not self._free:
+            self._slots.append(Slot(pooled=True))
+            self._free.append(self._slots[-1])
+        slot = self._free.pop()
+        slot.ticket += 1
+        return slot
+
+    def free(self, *caches: HasSlot) -> None:
+        """Let later passes take the slots of these caches."""
+        for cache in caches:
+            current = cache.ticket == cache.slot.ticket  # a stale cache no longer owns its slot
+            if current and cache.slot in self._slots and cache.slot not in self._free:
+                self._free.append(cache.slot)
+
+    def release(self, record: Any) -> None:
+        """Let later passes take the slots of every cache in a record: a model's cache, say, which has one a layer."""
+        if hasattr(record, "slot") and hasattr(record, "ticket"):
+            self.free(record)
+        else:
+            for _, part in children(record) or ():
+                self.release(part)
+
+    @property
+    def taken(self) -> frozenset[int]:
+        """Which slots are in use."""
+        return frozenset(n for n, slot in enumerate(self._slots) if slot not in self._free)
+
+    def free_all(self, *, but: frozenset[int] | None = None) -> None:
+        """Let later passes take every slot, the usual call at the end of a training step; ``but`` some of `taken`."""
+        self._free = [slot for n, slot in enumerate(self._slots) if n not in (but or ())][::-1]
+
+    def once(self, key: T, make: Callable[[T, Slot], M], what: str = "") -> M:
+        """``make(key, slot)``, made once within a `scope` and remembered until its end; ``key`` must not change.
+
+        ``slot`` has buffers for it, the same ones again in the next scope. Different things that are made of one key
+        differ in ``what`` they are. Outside a scope it is made each time, in buffers of its own.
+        """
+        if self._made is None:
+            return make(key, Slot())
+        if (id(key), what) not in self._made:
+            self._made[id(key), what] = (key, make(key, self._next_common()))  # the key is kept: its id stays its own
+        made: M = self._made[id(key), what][1]
+        return made
+
+    def has_made(self, key: Any, what: str = "") -> bool:
+        """Whether there is nothing left to do for `once`."""
+        return self._made is not None and (id(key), what) in self._made
+
+    def _next_common(self) -> Slot:
+        if self._n_common == len(self._common):
+            self._common.append(Slot(pooled=True))
+        self._n_common += 1
+        return self._common[self._n_common - 1]
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held by all slots, and for what passes have in common."""
+        return sum(slot.nbytes for slot in self._slots) + self.common_nbytes
+
+    @property
+    def common_nbytes(self) -> int:
+        """Bytes held for what passes have in common: packed weights, products with an input that several share."""
+        return sum(slot.nbytes for slot in self._common)
+
+
+@contextmanager
+def scope(work: Workspace | None) -> Iterator[None]:
+    """Within it, passes take slots of the workspace; at its end those slots are free again.
+
+    Parameters and inputs must not be changed within it: passes share what they derive from them.
+    """
+    if work is None:
+        yield
+        return
+    before, outermost = work.taken, work._made is None
+    if outermost:
+        work._made, work._n_common = {}, 0
+    try:
+        yield
+    finally:
+        work.free_all(but=before)
+        if outermost:
+            work._made = None
+
+
+def take_slot(work: Workspace | None) -> Slot:
+    """A slot of the workspace, or one of its own for a pass without a workspace."""
+    return Slot() if work is None else work.slot()

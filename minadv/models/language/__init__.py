@@ -1,0 +1,1 @@
+"""The word-level language model of Table 3."""

@@ -1,0 +1,339 @@
+r"""A word-level language model, AWD-LSTM: that of Table 3.
+
+.. math:: x_t = E_{w_t}, \qquad h^n = \mathrm{LSTM}_n(h^{n-1}), \quad h^0 = x, \qquad
+          p(w_{t+1}) = \mathrm{softmax}(h^{last}_t P^\top + b), \qquad P = E \text{ where they are tied}
+
+with the dropouts of `minadv.models.language.noise` around every layer. Mask sites: ``"layer0"``, ``"layer1"``, ... on
+the recurrent connection of each layer, each with its own number of units.
+
+The state is carried from batch to batch: a tuple with one `minadv.lstm.State` a layer goes into ``body`` and comes out
+of it, and gradients stop at the start of a batch (truncated backpropagation through time).
+
+The likelihood of an example is the **mean** over its T words, and a distance weighs each step by
+:math:`\lambda_t = 1/T` unless told otherwise. Logits are made by blocks of rows only (`minadv.words.softmax_blocks`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from minadv import lstm
+from minadv.backend import Array, namespace
+from minadv.base.shared_draws import Rng
+from minadv.base.trees import tree_add
+from minadv.distances import Distance
+from minadv.fast.workspace import Workspace
+from minadv.models.language import head as language_head
+from minadv.models.language import noise as language_noise
+from minadv.models.language.head import Head
+from minadv.models.language.noise import Noise, Rates, Sizes, drop
+from minadv.models.language.records import Cache, Params, States, TokenBatch, expect_inputs
+from minadv.protocol import Comparison, Likelihood, ModelGrads, Site
+from minadv.words import embedding, softmax_blocks
+
+__all__ = ["LanguageModel", "Noise", "Params", "States", "TokenBatch"]
+
+
+@dataclass(frozen=True)
+class LanguageModel:
+    r"""The configuration; parameters are apart. The default sizes are the paper's, without noise or penalties.
+
+    Dropouts: ``word_dropout`` (whole words), ``input_dropout`` (embeddings), ``hidden_dropout`` (between layers),
+    ``output_dropout`` (after the last layer) and ``dropconnect`` (recurrent weights), all scaled by 1/(1-p). ``alpha``
+    and ``beta`` weigh the penalties of `minadv.models.language.activation`, which are part of the likelihood's gradient
+    and reported apart from it. ``block`` is the number of rows whose logits stand in memory at once (None: chosen by
+    the vocabulary).
+    """
+
+    n_words: int
+    n_embed: int = 400
+    hidden: tuple[int, ...] = (1150, 1150, 400)
+    tied: bool = True
+    word_dropout: float = 0.0
+    input_dropout: float = 0.0
+    hidden_dropout: float = 0.0
+    output_dropout: float = 0.0
+    dropconnect: float = 0.0
+    alpha: float = 0.0
+    beta: float = 0.0
+    block: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "hidden", tuple(self.hidden))
+        if self.n_words < 2:
+            raise ValueError(f"n_words is {self.n_words}, expected a vocabulary of at least 2")
+        if self.n_embed < 1:
+            raise ValueError(f"n_embed is {self.n_embed}, expected at least 1")
+        if not self.hidden or any(H < 1 for H in self.hidden):
+            raise ValueError(f"hidden is {self.hidden}, expected the number of units of each layer, at least 1")
+        if self.tied and self.hidden[-1] != self.n_embed:
+            raise ValueError(
+                f"the last layer has {self.hidden[-1]} units and n_embed is {self.n_embed}: tied weights need the two "
+                "equal; change one of them, or give tied=False (--untied)"
+            )
+        for name in ("alpha", "beta"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ValueError(f"{name} is {getattr(self, name)}, expected zero or a positive number")
+        for name in ("word_dropout", "input_dropout", "hidden_dropout", "output_dropout", "dropconnect"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}, expected a probability of dropping, below 1")
+        if self.block is not None and self.block < 1:
+            raise ValueError(f"block is {self.block}, expected at least 1 row, or None")
+
+    @property
+    def sites(self) -> tuple[Site, ...]:
+        return tuple(Site(f"layer{n}", H) for n, H in enumerate(self.hidden))
+
+    @property
+    def rates(self) -> Rates:
+        """The dropouts, by part of the noise."""
+        outputs = (self.hidden_dropout,) * (len(self.hidden) - 1) + (self.output_dropout,)
+        return Rates(self.word_dropout, self.input_dropout, outputs, self.dropconnect)
+
+    @property
+    def sizes(self) -> Sizes:
+        return Sizes(self.n_words, self.n_embed, self.hidden)
+
+    @property
+    def n_params(self) -> int:
+        """The number of parameters: at the paper's sizes 24 million for PTB, 34 million for WikiText-2."""
+        recurrent = sum(4 * H * (I + H + 1) for I, H in self._layers)
+        output = 0 if self.tied else self.n_words * self.hidden[-1]
+        return self.n_words * self.n_embed + recurrent + output + self.n_words
+
+    @property
+    def n_inputs(self) -> int:
+        return self.n_embed
+
+    def valid(self, batch: TokenBatch) -> Array:
+        ones: Array = namespace(batch.tokens).ones(batch.tokens.shape, dtype=bool)
+        return ones
+
+    def init(self, rng: np.random.Generator, *, dtype: npt.DTypeLike = np.float32) -> Params:
+        r"""Initial parameters, as AWD-LSTM has them, drawn on the host.
+
+        The embedding is uniform on ±0.1 (as are output weights of their own) and b is zero; everything of a cell with H
+        units is uniform on :math:`\pm 1/\sqrt H`, its bias the sum of two such draws (PyTorch's cell has two biases).
+        """
+
+        def uniform(limit: float, *shape: int) -> Array:
+            return rng.uniform(-limit, limit, shape).astype(dtype)
+
+        E = uniform(0.1, self.n_words, self.n_embed)
+        cells = []
+        for I, H in self._layers:
+            limit = 1 / math.sqrt(H)
+            W, U = uniform(limit, I, 4 * H), uniform(limit, H, 4 * H)
+            cells.append(lstm.Params(W, U, uniform(limit, 4 * H) + uniform(limit, 4 * H)))
+        P = None if self.tied else uniform(0.1, self.n_words, self.hidden[-1])
+        return Params(E, tuple(cells), P, np.zeros(self.n_words, dtype))
+
+    def noise(self, rng: Rng, batch: TokenBatch) -> Noise | None:
+        return language_noise.draw(rng, self.rates, self.sizes, len(batch), like=batch.tokens)
+
+    def redraw(self, rng: Rng, batch: TokenBatch, noise: Noise | None, parts: tuple[str, ...]) -> Noise | None:
+        """The noise with some ``parts`` drawn anew, such as ``("words",)``, and the others as they are."""
+        if noise is None:
+            return None
+        return language_noise.redraw(noise, parts, rng, self.rates, self.sizes, len(batch), like=batch.tokens)
+
+    def body(
+        self,
+        params: Params,
+        batch: TokenBatch,
+        *,
+        masks: Mapping[str, Array],
+        noise: Noise | None,
+        state: States | None = None,
+        dx: Array | None = None,
+        work: Workspace | None = None,
+    ) -> tuple[Array, States, Cache]:
+        return self.bodies(params, batch, masks=[masks], noises=[noise], state=state, dxs=[dx], work=work)[0]
+
+    def bodies(
+        self,
+        params: Params,
+        batch: TokenBatch,
+        *,
+        masks: Sequence[Mapping[str, Array]],
+        noises: Sequence[Noise | None],
+        state: States | None = None,
+        dxs: Sequence[Array | None] | None = None,
+        work: Workspace | None = None,
+    ) -> list[tuple[Array, States, Cache]]:
+        """``body`` of several passes over one batch; layers whose recurrent weights they share run side by side."""
+        for given, noise in zip(masks, noises, strict=True):
+            expect_inputs(params, batch, given, noise, state, self.sizes)
+        assert params.E is not None
+        rates, nothing = self.rates, language_noise.nothing(len(self.hidden))
+        keeps = [noise or nothing for noise in noises]
+        words = embedding.lookup(params.E, batch.tokens, check=False)  # (T, B, D)
+        apart = {id(keep): keep for keep in keeps}  # passes of one noise have one x
+        dropped = {name: self._drop_inputs(words, batch, keep) for name, keep in apart.items()}
+        xs = [dropped[id(keep)] for keep in keeps]
+        xs = [x if dx is None else x + dx for x, dx in zip(xs, dxs or [None] * len(xs), strict=True)]
+        hs, cells, states, caches = xs, [], [], []  # a list of layers, each a list of passes
+        for n, layer in enumerate(params.cells):
+            assert layer is not None
+            weights = language_noise.dropconnect(layer, [keep.U[n] for keep in keeps], rates.U, work)
+            before = None if state is None else state[n]
+            passes = [lstm.Inputs(x, before, given.get(f"layer{n}")) for x, given in zip(xs, masks, strict=True)]
+            done: list[Any] = [None] * len(passes)
+            for those in _alike(keeps, n):
+                ran = lstm.forward_together(weights[those[0]], [passes[p] for p in those], work=work)
+                for p, result in zip(those, ran, strict=True):
+                    done[p] = result
+            hs = [h for h, _, _ in done]
+            xs = [drop(h, keep.outputs[n], rates.outputs[n]) for h, keep in zip(hs, keeps, strict=True)]  # (T, B, H)
+            cells.append(weights)
+            states.append([last for _, last, _ in done])
+            caches.append([cache for _, _, cache in done])
+        return [
+            (
+                language_head.join(xs[p], hs[p], self.beta),
+                tuple(layer[p] for layer in states),
+                Cache(batch, tuple(layer[p] for layer in cells), tuple(layer[p] for layer in caches), keeps[p]),
+            )
+            for p in range(len(keeps))
+        ]
+
+    def body_backward(
+        self,
+        params: Params,
+        cache: Cache,
+        dfeatures: Array,
+        *,
+        weights: bool = True,
+        inputs: bool = False,
+        dstate: States | None = None,
+    ) -> ModelGrads:
+        """Back through the layers, from the features and, where ``dstate`` is given, from the last states."""
+        total, [(grads, dx)] = self._backward(
+            params, [cache], [dfeatures], [dstate], weights=weights, inputs=inputs, masks=True
+        )
+        return ModelGrads(
+            params=total,
+            masks={f"layer{n}": back.m for n, back in enumerate(grads) if back.m is not None},
+            inputs=dx if inputs else None,
+            state=tuple(back.state for back in grads),
+        )
+
+    def bodies_backward(self, params: Params, caches: Sequence[Cache], dfeatures: Sequence[Array]) -> Params:
+        """The gradient of the parameters through several passes at once: the sum of what each would give."""
+        total, _ = self._backward(
+            params, caches, dfeatures, [None] * len(caches), weights=True, inputs=False, masks=False
+        )
+        assert total is not None
+        return total
+
+    def _backward(
+        self,
+        params: Params,
+        caches: Sequence[Cache],
+        dfeatures: Sequence[Array],
+        dstates: Sequence[States | None],
+        *,
+        weights: bool,
+        inputs: bool,
+        masks: bool,
+    ) -> tuple[Params | None, list[tuple[list[lstm.Grads], Array | None]]]:
+        """The parameters' gradient, summed, and of each pass those of the layers and that of what enters the first."""
+        rates, top = self.rates, len(self.hidden) - 1
+        parts = [language_head.split(d, self.hidden[-1], self.beta) for d in dfeatures]
+        dxs: list[Any] = [do for do, _ in parts]
+        grads: list[list[lstm.Grads]] = [[] for _ in caches]
+        sums: list[Any] = [None] * len(self.hidden)
+        for n in range(top, -1, -1):
+            dhs = [drop(dx, c.noise.outputs[n], rates.outputs[n]) for dx, c in zip(dxs, caches, strict=True)]
+            if n == top:
+                dhs = [dh if raw is None else dh + raw for dh, (_, raw) in zip(dhs, parts, strict=True)]
+            for those in _alike([cache.noise for cache in caches], n):
+                cell, keep = caches[those[0]].cells[n], caches[those[0]].noise.U[n]
+                summed, each = lstm.backward_together(
+                    cell,
+                    [caches[p].caches[n] for p in those],
+                    [dhs[p] for p in those],
+                    [None if after is None else after[n] for after in (dstates[p] for p in those)],
+                    weights=weights,
+                    inputs=n > 0 or weights or inputs,
+                    masks=masks,
+                    hhat=False,
+                )
+                if summed is not None:
+                    sums[n] = tree_add(sums[n], replace(summed, U=drop(summed.U, keep, rates.U)))
+                for p, back in zip(those, each, strict=True):
+                    grads[p].insert(0, back)
+                    dxs[p] = back.x
+        total = Params(self._word_grads(params, caches, dxs), tuple(sums), None, None) if weights else None
+        return total, list(zip(grads, dxs, strict=True))
+
+    def _word_grads(self, params: Params, caches: Sequence[Cache], dxs: Sequence[Array]) -> Array:
+        """From the gradients of what enters the first layer, pass by pass, to that of the embedding."""
+        assert params.E is not None
+        dropped = [self._drop_inputs(dx, c.batch, c.noise) for dx, c in zip(dxs, caches, strict=True)]
+        return embedding.lookup_backward(params.E, caches[0].batch.tokens, sum(dropped[1:], start=dropped[0]))
+
+    def logits(self, params: Params, features: Array) -> Array:
+        """(T, B, V), whole: for few rows."""
+        o, _ = language_head.split(features, self.hidden[-1], self.beta)
+        head = self._head(params)
+        return softmax_blocks.logits(o, head.P, head.b)
+
+    def head(self, params: Params, features: Array, targets: Array | None) -> Likelihood:
+        result = language_head.likelihood(self._head(params), features, targets)
+        return replace(result, params=self._head_grads(*result.params))
+
+    def nll(self, params: Params, features: Array, targets: Array) -> Array:
+        """The NLL of every word, (T, B) in float64, without gradients: for evaluation."""
+        return language_head.word_nll(self._head(params), features, targets)
+
+    def compare(
+        self,
+        params: Params,
+        features0: Array,
+        features1: Array,
+        lam: Array | None,
+        distance: Distance,
+        *,
+        stop_base: bool = False,
+        weights: bool = True,
+    ) -> Comparison:
+        result = language_head.comparison(
+            self._head(params), features0, features1, lam, distance, stop_base=stop_base, weights=weights
+        )
+        return result if result.params is None else replace(result, params=self._head_grads(*result.params))
+
+    @property
+    def _layers(self) -> list[tuple[int, int]]:
+        """The numbers of inputs and of units, layer by layer."""
+        return list(zip((self.n_embed, *self.hidden[:-1]), self.hidden, strict=True))
+
+    def _drop_inputs(self, x: Array, batch: TokenBatch, keep: Noise) -> Array:
+        """Whole words and entries of the embeddings (T, B, D) dropped; of a gradient, its own backward."""
+        if keep.words is not None:
+            x = drop(x, keep.words[batch.tokens][..., None], self.word_dropout)
+        return drop(x, keep.inputs, self.input_dropout)
+
+    def _head(self, params: Params) -> Head:
+        P = params.E if self.tied else params.P
+        if P is None or params.b is None:
+            raise ValueError(f"params lacks {'b' if P is not None else 'E' if self.tied else 'P'}: see init()")
+        return Head(P, params.b, self.alpha, self.beta, self.block)
+
+    def _head_grads(self, dP: Array, db: Array) -> Params:
+        nothing = (None,) * len(self.hidden)
+        return Params(dP, nothing, None, db) if self.tied else Params(None, nothing, dP, db)
+
+
+def _alike(noises: Sequence[Noise], n: int) -> list[list[int]]:
+    """The passes by the mask on their recurrent weights in layer n: those with one mask have one U."""
+    found: dict[int, list[int]] = {}
+    for p, noise in enumerate(noises):
+        found.setdefault(id(noise.U[n]), []).append(p)
+    return list(found.values())

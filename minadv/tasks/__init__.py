@@ -1,0 +1,1 @@
+"""The tasks: images, texts, pre-training and language models."""

@@ -1,0 +1,78 @@
+r"""Configurations as JSON and back: only the dataclasses named here can come out of a file, and no code runs.
+
+::
+
+    build(describe(AdD(delta=0.03))) == AdD(delta=0.03)
+
+A record becomes ``{"kind": "AdD", "delta": 0.03, ...}`` with every field, defaults too, so that a run's file says all
+that was in force even where a later version has other defaults.
+A field with the metadata ``{"config": False}`` is data, such as the frequencies of words, and is left out.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from minadv import regularizers
+from minadv.models.classifier import Classifier
+from minadv.models.language.model import LanguageModel
+from minadv.models.pretraining import TextLM
+from minadv.models.text import TextClassifier
+from minadv.training import clip, ema, optimizers, schedules
+
+KINDS: dict[str, type] = {
+    kind.__name__: kind
+    for kind in (
+        *(Classifier, LanguageModel, TextClassifier, TextLM, clip.Clip, ema.EMA),
+        *(optimizers.SGD, optimizers.RMSProp, optimizers.Adam, optimizers.ASGD),
+        *(schedules.Constant, schedules.RampUp, schedules.RampDown, schedules.ExponentialDecay),
+        *(regularizers.Plain, regularizers.VD, regularizers.EL, regularizers.FD, regularizers.Pi),
+        *(regularizers.AdD, regularizers.AT, regularizers.VAT, regularizers.Sum),
+    )
+}
+
+
+class ConfigError(ValueError):
+    """A configuration that cannot be written or read; the message names the field."""
+
+
+def register(kind: type) -> type:
+    """Let another frozen dataclass be part of configurations: a decorator."""
+    KINDS[kind.__name__] = kind
+    return kind
+
+
+def describe(value: Any, name: str = "config") -> Any:
+    """A record, or a dict, list or scalar of records, as JSON can hold it."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        kind = type(value).__name__
+        if KINDS.get(kind) is not type(value):
+            raise ConfigError(f"{name} is a {kind}, expected one of {', '.join(sorted(KINDS))}")
+        named = [f.name for f in dataclasses.fields(value) if f.metadata.get("config", True)]
+        return {"kind": kind, **{n: describe(getattr(value, n), f"{name}.{n}") for n in named}}
+    if isinstance(value, Mapping):
+        return {str(key): describe(item, f"{name}.{key}") for key, item in value.items()}
+    if isinstance(value, tuple | list):
+        return [describe(item, f"{name}[{n}]") for n, item in enumerate(value)]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise ConfigError(f"{name} is a {type(value).__name__}, which a run's configuration cannot hold")
+
+
+def build(value: Any, name: str = "config") -> Any:
+    """What `describe` described; lists become tuples."""
+    if isinstance(value, dict):
+        parts = {key: build(item, f"{name}.{key}") for key, item in value.items() if key != "kind"}
+        if "kind" not in value:
+            return parts
+        if value["kind"] not in KINDS:
+            raise ConfigError(f"{name} is of kind {value['kind']!r}, expected one of {', '.join(sorted(KINDS))}")
+        try:
+            return KINDS[value["kind"]](**parts)
+        except TypeError as error:
+            raise ConfigError(f"{name} does not fit {value['kind']}: {error}") from error
+    if isinstance(value, list):
+        return tuple(build(item, f"{name}[{n}]") for n, item in enumerate(value))
+    return value

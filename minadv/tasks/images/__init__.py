@@ -1,0 +1,1 @@
+"""Images read as sequences, and classified."""

@@ -1,0 +1,218 @@
+r"""What the training loop asks of a task, and the task of classifying sequences.
+
+A task knows its model, its data and its regularizer. The loop knows none of them: it asks for the gradients of a step
+and for an evaluation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from minadv.adversary import find_adversary
+from minadv.backend import Array, is_device, namespace, same_place, to_host
+from minadv.base.streams import stream
+from minadv.base.trees import tree_map
+from minadv.data.images import Images, Split
+from minadv.data.images.batches import Batches, in_order, take
+from minadv.fast import compiled
+from minadv.fast.workspace import Workspace, scope
+from minadv.models.classifier import Batch, Classifier
+from minadv.regularizers import Plain, Regularizer, Term
+from minadv.training.parallel.teams import WHOLE, Part
+
+
+@dataclass(frozen=True)
+class Load:
+    """How much work a step is."""
+
+    products: float  # multiplications in a forward pass over the whole batch
+    weights: int  # bytes of the largest recurrent weight, which is read at every time step
+    examples: int  # in a batch
+    on_gpu: bool = False
+    compiled: bool = False  # whether its passes are, as a whole: see `minadv.fast.numba_pass`
+
+
+class Task(Protocol):
+    """The protocol."""
+
+    @property
+    def per_epoch(self) -> int:
+        """Steps in an epoch."""
+        ...
+
+    @property
+    def unit(self) -> str:
+        """What is counted: "image", "word"."""
+        ...
+
+    def init(self) -> Any:
+        """Initial parameters, on the task's device."""
+        ...
+
+    @property
+    def units_per_step(self) -> int:
+        """How many of them a step sees."""
+        ...
+
+    def rate(self, step: int) -> float:
+        """What a step's learning rate is multiplied by: 1, but where steps differ in length."""
+        ...
+
+    def first_carry(self) -> Any:
+        """What the first step is handed: a state that is carried from batch to batch, or None."""
+        ...
+
+    def term(
+        self, params: Any, step: int, *, weight: float, carry: Any, part: Part = WHOLE, work: Workspace | None = None
+    ) -> tuple[Term, Any]:
+        """The loss of a step, and what it hands to the next step.
+
+        Of a part of the batch, the contribution: gradients that add up, over all parts, to those of the whole batch,
+        the NLL and the regularizer of the part's examples, and the carry of its rows. ``carry`` is whole, arrays with
+        the batch's axis first.
+        """
+        ...
+
+    @property
+    def load(self) -> Load:
+        """How much work a step is, to judge what a worker is worth."""
+        ...
+
+    def evaluate(self, params: Any, part: str) -> dict[str, Any]:
+        """Metrics on ``"valid"`` or ``"test"``; smaller is better for all."""
+        ...
+
+
+@dataclass(frozen=True)
+class Classify:
+    """Classification of sequences, a batch at a time, every epoch in an order of its own.
+
+    Random streams are keyed by (seed, name, step): a step's masks do not depend on what was drawn before.
+    ``track`` (options of `mean_adversarial_mask`) adds the mean adversarial mask over the first test examples to each
+    evaluation.
+    """
+
+    model: Classifier
+    data: Images  # of sequences (N, T, I)
+    regularizer: Regularizer = field(default_factory=Plain)
+    batch_size: int = 100
+    seed: int = 0
+    track: Mapping[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        stream(self.seed, "init")  # a bad seed or batch size is an error here, before anything is written
+        Batches(len(self.data.train), self.batch_size, self.seed)
+        n_in, width = getattr(self.model, "n_in", None), self.data.train.x.shape[2]
+        if n_in not in (None, width):
+            raise ValueError(f"n_in is {n_in}, expected {width}, the inputs a step of the data's sequences (N, T, I)")
+
+    @property
+    def per_epoch(self) -> int:
+        return self._batches.per_epoch
+
+    @property
+    def unit(self) -> str:
+        return "image"
+
+    @property
+    def units_per_step(self) -> int:
+        return self.batch_size
+
+    def rate(self, step: int) -> float:
+        return 1.0
+
+    def first_carry(self) -> None:
+        return None
+
+    @property
+    def _batches(self) -> Batches:
+        return Batches(len(self.data.train), self.batch_size, self.seed)
+
+    def init(self) -> Any:
+        params = self.model.init(stream(self.seed, "init"), dtype=self.data.train.x.dtype)
+        return tree_map(lambda a: same_place(a, self.data.train.x), params)
+
+    def term(
+        self, params: Any, step: int, *, weight: float, carry: Any, part: Part = WHOLE, work: Workspace | None = None
+    ) -> tuple[Term, None]:
+        rows = self._batches.rows(step)
+        x, y = take(self.data.train, rows[part.rows(len(rows))])
+        rng, share = part.rng(stream(self.seed, "masks", step), len(rows)), part.share(len(rows))
+        term = self.regularizer(
+            self.model, params, Batch(x, y), rng=rng, weight=share * weight, likelihood=share, work=work
+        )
+        return term, None
+
+    @property
+    def load(self) -> Load:
+        x = self.data.train.x
+        H = int(getattr(self.model, "n_hidden", 0))  # a model of one's own may be anything
+        products = 4.0 * x.shape[1] * self.batch_size * H * (H + x.shape[2])
+        weights, on_gpu = 4 * H * H * x.dtype.itemsize, is_device(x)
+        ready = getattr(self.model, "cell", None) == "lstm" and not on_gpu and compiled.takes(weights, x.dtype)
+        return Load(products, weights, self.batch_size, on_gpu, ready)
+
+    def evaluate(self, params: Any, part: str) -> dict[str, Any]:
+        split: Split = getattr(self.data, part)
+        metrics: dict[str, Any] = evaluate(self.model, params, split, batch_size=self.batch_size)
+        if self.track is not None:
+            given: dict[str, Any] = {"rng": stream(self.seed, "track"), "batch_size": self.batch_size, **self.track}
+            metrics["mean_mask"] = mean_adversarial_mask(self.model, params, self.data.test, **given)
+        return metrics
+
+
+METRICS = ("loss", "error")
+"""What `evaluate` gives, and a recipe may watch."""
+
+
+def evaluate(model: Classifier, params: Any, split: Split, *, batch_size: int = 100) -> dict[str, Any]:
+    """Mean NLL and error in per cent, of the full network, in the memory of one pass over ``batch_size`` examples."""
+    nll = wrong = 0.0
+    work = Workspace()
+    for rows in in_order(len(split), batch_size):
+        x, y = take(split, rows)
+        with scope(work):
+            features, _, _ = model.body(params, Batch(x, y), masks={}, noise=None, work=work)
+            result = model.head(params, features, y)
+            nll += float(result.nll.sum(dtype=np.float64))
+            wrong += float((model.logits(params, features)[-1].argmax(axis=-1) != y).sum())
+    return {"loss": nll / len(split), "error": 100 * wrong / len(split)}
+
+
+DRAWN = 250
+
+
+def mean_adversarial_mask(
+    model: Classifier,
+    params: Any,
+    split: Split,
+    *,
+    rng: np.random.Generator,
+    n: int = 500,
+    batch_size: int = 100,
+    **search: Any,
+) -> dict[str, list[float]]:
+    """The share of the first ``n`` examples whose adversarial mask keeps each unit, by site.
+
+    ``search`` are options of `minadv.find_adversary`. Random numbers are drawn for `DRAWN` examples at a time, whatever
+    the ``batch_size`` in which these pass.
+    """
+    total: dict[str, Array] = {}
+    work = Workspace()
+    n = min(n, len(split))
+    for block in in_order(n, DRAWN):
+        size, before = block.stop - block.start, rng
+        count = -(-size // batch_size)
+        for part in (Part(index, count) for index in range(count)):
+            rng = deepcopy(before)
+            rows = part.rows(size)
+            x, y = take(split, slice(block.start + rows.start, block.start + rows.stop))
+            trace = find_adversary(model, params, Batch(x, y), rng=part.rng(rng, size), work=work, **search)
+            for name, eps in trace.eps.items():
+                total[name] = total.get(name, 0) + namespace(eps).sum(eps, axis=0)
+    return {name: [float(v) for v in to_host(sums / n)] for name, sums in total.items()}

@@ -1,0 +1,71 @@
+r"""Text from a language model, word by word: each word is drawn from the softmax and read as the next input.
+
+.. math:: w_{t+1} \sim \mathrm{softmax}(z_t / \tau), \qquad \tau \to 0: \; w_{t+1} = \arg\max z_t
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from minadv.backend import same_place, to_host
+from minadv.base.streams import stream
+from minadv.base.trees import any_array
+from minadv.data.language.words import EOS, UNK, Words
+from minadv.fast.workspace import Workspace, scope
+from minadv.models.language.model import LanguageModel, Params, States
+from minadv.models.language.reading import next_word_probabilities
+
+
+def generate(
+    model: LanguageModel,
+    params: Params,
+    vocabulary: Words,
+    *,
+    words: int,
+    prompt: Sequence[str] = (),
+    temperature: float = 1.0,
+    seed: int = 0,
+) -> Iterator[str]:
+    """The words after a prompt (none: the beginning of a line), drawn at a temperature; 0 takes the likeliest always.
+
+    A word of the prompt that the vocabulary lacks is read as ``<unk>``, with a warning, and raises DataError if there
+    is none. The prompt itself is not returned. The words depend on the arguments alone.
+    """
+    if not 0 <= temperature < math.inf:
+        raise ValueError(f"temperature is {temperature}, expected zero or a positive number")
+    if words < 0:
+        raise ValueError(f"words is {words}, expected zero or more")
+    read = vocabulary.encode(prompt or (EOS,), "the prompt")
+    if unknown := [word for word in prompt if word not in vocabulary.index]:
+        warnings.warn(f"{', '.join(map(repr, unknown))}: not in the vocabulary, read as {UNK}", stacklevel=3)
+    return _words(model, params, vocabulary, [int(n) for n in read], words, temperature, seed)
+
+
+def _words(
+    model: LanguageModel,
+    params: Params,
+    vocabulary: Words,
+    read: list[int],
+    words: int,
+    temperature: float,
+    seed: int,
+) -> Iterator[str]:
+    rng, work = stream(seed, "generate"), Workspace()
+    state: States | None = None
+    with scope(work):
+        for _ in range(words):
+            for token in read:
+                given = same_place(np.array([token]), any_array(params))
+                p, state = next_word_probabilities(
+                    model, params, state, given, temperature=temperature or 1.0, work=work
+                )
+                work.free_all()
+            chances = np.cumsum(to_host(p)[0], dtype=np.float64)  # (V,)
+            drawn = int(np.searchsorted(chances, rng.random() * chances[-1], side="right"))
+            word = min(drawn, len(vocabulary) - 1) if temperature else int(to_host(p)[0].argmax())
+            read = [word]
+            yield vocabulary.words[word]

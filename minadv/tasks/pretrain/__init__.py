@@ -1,0 +1,1 @@
+"""The language model that a classifier of texts is pre-trained as."""

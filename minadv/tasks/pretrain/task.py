@@ -1,0 +1,133 @@
+r"""The task of the language model that a classifier of texts is pre-trained as.
+
+A step reads the next window of text, T steps of B streams; the state is carried from window to window and begins anew
+with every epoch. The text is that of the training and the unlabelled documents. The documents that validate are the
+held-out part, on which the softmax of the whole vocabulary is taken; test documents are never trained on.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from minadv.backend import Array, same_place
+from minadv.base.streams import permutation, stream
+from minadv.base.trees import tree_map
+from minadv.data.texts.documents import Corpus, Documents
+from minadv.data.texts.text_streams import Streams
+from minadv.fast.workspace import Workspace, scope
+from minadv.models.pretraining import LMBatch, TextLM
+from minadv.models.stack import by_name
+from minadv.regularizers import Plain, Term
+from minadv.tasks.images.task import Load
+from minadv.tasks.text.task import PIECE, expect_fit, load_of, place
+from minadv.training.parallel.teams import WHOLE, Part
+
+
+@dataclass(frozen=True, eq=False)
+class PretrainTask:
+    """The language model of a corpus, ``T`` steps of ``batch_size`` streams of text at a time.
+
+    ``model`` has the frequencies of the corpus's vocabulary, which lie where the parameters are to lie. An evaluation
+    reads about ``held_out`` tokens, always the same ones.
+    """
+
+    model: TextLM
+    corpus: Corpus
+    batch_size: int = 256
+    T: int = 400
+    seed: int = 0
+    dtype: str = "float32"
+    held_out: int = 100_000
+
+    def __post_init__(self) -> None:
+        """Whatever is wrong is an error here, before anything is written."""
+        expect_fit(self.model, self.corpus)
+        if self.held_out < 1:
+            raise ValueError(f"held_out is {self.held_out}, expected at least 1 token")
+        _ = self.streams
+
+    @cached_property
+    def streams(self) -> Streams:
+        """The training and the unlabelled texts."""
+        return Streams(self.corpus.train.join(self.corpus.unlabelled), self.batch_size, self.T, self.seed)
+
+    @property
+    def per_epoch(self) -> int:
+        return self.streams.per_epoch
+
+    @property
+    def unit(self) -> str:
+        return "word"
+
+    @property
+    def units_per_step(self) -> int:
+        return self.batch_size * self.T
+
+    def rate(self, step: int) -> float:
+        return 1.0
+
+    def init(self) -> Any:
+        params = self.model.init(stream(self.seed, "init"), dtype=self.dtype)
+        return tree_map(lambda a: same_place(a, place(self.model)), params)
+
+    def first_carry(self) -> Any:
+        return zero_states(self.model, self.batch_size, self.dtype, like=place(self.model))
+
+    def term(
+        self, params: Any, step: int, *, weight: float, carry: Any, part: Part = WHOLE, work: Workspace | None = None
+    ) -> tuple[Term, Any]:
+        n, mine = self.batch_size, part.rows(self.batch_size)
+        state = None if self.streams.first(step) else tree_map(lambda a: a[mine], carry)
+        rng = part.rng(stream(self.seed, "masks", step), n)
+        batch = self.model.with_candidates(rng, lm_batch(self.model, *self.streams.window(step, mine)))
+        term = Plain()(self.model, params, batch, rng=rng, likelihood=part.share(n), state=state, work=work)
+        return term, term.state
+
+    @property
+    def load(self) -> Load:
+        load = load_of(self.model, self.dtype, self.units_per_step, self.batch_size, padded=False)
+        softmax = float(self.units_per_step) * self.model.n_hidden * self.model.n_candidates
+        return replace(load, products=load.products + softmax)
+
+    def evaluate(self, params: Any, part: str) -> dict[str, Any]:
+        return evaluate(self.model, params, getattr(self.corpus, part), tokens=self.held_out)
+
+
+def evaluate(model: TextLM, params: Any, documents: Documents, *, tokens: int, batch_size: int = 50) -> dict[str, Any]:
+    """Mean NLL of a word and its exponential, the perplexity, on about so many tokens of some documents.
+
+    Which documents these are depends on nothing but their number; they are read by ``batch_size`` streams side by side,
+    each with a carried state of its own.
+    """
+    order = permutation(stream(0, "held out"), len(documents))
+    n = int(np.searchsorted(np.cumsum(documents.lengths[order] + 1), tokens)) + 1
+    some = documents.take(np.sort(order[:n]))
+    length = int(some.lengths.sum()) + len(some)
+    streams = Streams(some, min(batch_size, length - 1), PIECE, None, partial=True)
+    total, words, state, work = 0.0, 0, None, Workspace()
+    for step in range(streams.per_epoch):
+        inputs, targets = streams.window(step)
+        batch = lm_batch(model, inputs, targets)
+        with scope(work):
+            features, state, _ = model.body(params, batch, masks={}, noise=None, state=state, work=work)
+            nll = model.nll(params, features, same_place(targets, place(model)))
+        total, words = total + float(nll.sum(dtype=np.float64)), words + nll.size
+    loss = total / words
+    return {"loss": loss, "perplexity": math.inf if loss > 700 else math.exp(loss)}
+
+
+def lm_batch(model: TextLM, inputs: Array, targets: Array) -> LMBatch:
+    """A window of text, where the model's parameters lie."""
+    return LMBatch(same_place(inputs, place(model)), same_place(targets, place(model)))
+
+
+def zero_states(model: TextLM, B: int, dtype: str, *, like: Array) -> Any:
+    """The state before the first word, ``(B, H)``, of every layer."""
+    State = by_name(model.cell).State
+    zero = same_place(np.zeros((B, model.n_hidden), dtype), like)
+    return (State(*[zero] * len(State.__dataclass_fields__)),) * model.n_layers

@@ -1,0 +1,1 @@
+"""Texts, classified with and without labels."""

@@ -1,0 +1,264 @@
+r"""The task of classifying texts, with unlabelled texts beside the labelled ones.
+
+A step reads two batches, labelled texts and texts without labels, and its loss is
+
+.. math:: \frac1B \sum_{b\ \text{labelled}} NLL_b + \frac{w}{B + B'} \sum_{b\ \text{of both}} R_b
+
+A regularizer that needs labels (AT, and a sum with AT in it) is on the labelled texts alone, with :math:`w / B`, and a
+method that is no more than its likelihood (none, VD) reads labelled texts only. All texts of a batch end at its last
+step, the end of sequence, where the classifier answers: NLL and R are taken there. A batch whose padding would cost too
+much is run in groups of like length (`minadv.data.texts.buckets.like_lengths`), whose gradients are added: its loss is
+the same mean over all its texts.
+
+Which texts a step reads, and its random numbers, are functions of the seed and the step, and of nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property, reduce
+from typing import Any
+
+import numpy as np
+
+from minadv import layers
+from minadv.adversary import find_budgets
+from minadv.backend import Array, is_device, namespace, same_place
+from minadv.base.shared_draws import Share
+from minadv.base.streams import stream
+from minadv.base.trees import tree_add, tree_map
+from minadv.data.texts.buckets import LIMIT, Buckets, in_length_order, make_batch, steps_of
+from minadv.data.texts.documents import Corpus, Documents
+from minadv.fast import compiled
+from minadv.fast.workspace import Workspace, scope
+from minadv.models import encoder
+from minadv.models.encoder import Encoder
+from minadv.models.text import TextBatch, TextClassifier
+from minadv.regularizers import VD, AdD, Plain, Regularizer, Sum, Term
+from minadv.tasks.images.task import Load
+from minadv.training.parallel.teams import WHOLE, Part
+
+POOLS = (4, 8, 16, 32, 50)  # batches
+CUT = 1 / 8  # share of the batches of an epoch that may have to be run in groups
+PIECE = 64  # steps that an evaluation keeps in memory at a time
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """Texts of which every step reads a batch, and what they are read for."""
+
+    documents: Documents
+    buckets: Buckets
+    weight: float  # what part of the regularizer's weight is theirs
+    likelihood: float
+    masks: str  # the name of the stream of their random numbers
+
+
+@dataclass(frozen=True, eq=False)
+class TextTask:
+    """Classification of texts, with unlabelled ones where the corpus has them and the regularizer can use them.
+
+    ``model`` has the frequencies of the corpus's vocabulary, which lie where the parameters are to lie. ``max_tokens``
+    is how many of a text's tokens are read, from its end (None: all); ``encoder`` holds pre-trained embeddings and
+    cells. ``unlabelled_size=0`` leaves the unlabelled texts alone.
+    """
+
+    model: TextClassifier
+    corpus: Corpus
+    regularizer: Regularizer = field(default_factory=Plain)
+    batch_size: int = 64
+    unlabelled_size: int = 64
+    max_tokens: int | None = None
+    seed: int = 0
+    dtype: str = "float32"
+    encoder: encoder.Params | None = None
+
+    def __post_init__(self) -> None:
+        """Whatever is wrong is an error here, before anything is written."""
+        stream(self.seed, "init")
+        expect_fit(self.model, self.corpus)
+        expect_regularizer(self.model, self.regularizer)
+        if self.unlabelled_size < 0:
+            raise ValueError(f"unlabelled_size is {self.unlabelled_size}, expected zero or a number of texts")
+        if self.model.n_classes != (n := len(self.corpus.classes)):
+            raise ValueError(f"n_classes is {self.model.n_classes}, expected {n}, the classes of {self.corpus.name}")
+        _ = self.readings
+
+    @cached_property
+    def readings(self) -> tuple[Reading, ...]:
+        """The labelled texts and, if there are any that the regularizer can use, the unlabelled ones."""
+        train, unlabelled = self.corpus.train, self.corpus.unlabelled
+        labelled = self._buckets(train, self.batch_size, "labelled")
+        n = min(self.unlabelled_size, len(unlabelled))
+        if n == 0 or not uses_unlabelled(self.regularizer):
+            return (Reading(train, labelled, 1.0, 1.0, "masks"),)
+        share = self.batch_size / (self.batch_size + n)
+        return (
+            Reading(train, labelled, share, 1.0, "masks"),
+            Reading(unlabelled, self._buckets(unlabelled, n, "unlabelled"), 1 - share, 0.0, "unlabelled masks"),
+        )
+
+    def _buckets(self, documents: Documents, size: int, name: str) -> Buckets:
+        """Batches of like length from pools that are as small, and so as mixed, as little padding allows."""
+        steps = steps_of(documents, max_tokens=self.max_tokens)
+        for pool in POOLS:
+            buckets = Buckets(steps, size, self.seed, pool, name)
+            if (buckets.costs() > LIMIT).mean() <= CUT:
+                break
+        return buckets
+
+    @property
+    def per_epoch(self) -> int:
+        """Steps over the labelled texts."""
+        return self.readings[0].buckets.per_epoch
+
+    @property
+    def unit(self) -> str:
+        return "text"
+
+    @property
+    def units_per_step(self) -> int:
+        return sum(reading.buckets.size for reading in self.readings)
+
+    def rate(self, step: int) -> float:
+        return 1.0
+
+    def first_carry(self) -> None:
+        return None
+
+    def init(self) -> Any:
+        """Initial parameters, the embeddings and cells pre-trained if they are given."""
+        params = self.model.init(stream(self.seed, "init"), dtype=self.dtype)
+        if self.encoder is not None:
+            params = replace(params, encoder=self.encoder)
+        return tree_map(lambda a: same_place(a, place(self.model)), params)
+
+    def term(
+        self, params: Any, step: int, *, weight: float, carry: Any, part: Part = WHOLE, work: Workspace | None = None
+    ) -> tuple[Term, None]:
+        with scope(work):  # what is derived from the parameters is derived once
+            first, *others = [term for r in self.readings for term in self._terms(r, params, step, weight, part, work)]
+        return reduce(_added, others, first), None
+
+    def _terms(
+        self, reading: Reading, params: Any, step: int, weight: float, part: Part, work: Workspace | None
+    ) -> Iterator[Term]:
+        """Those of the groups of a batch in which the part has texts, as shares of the batch's mean."""
+        n = len(reading.buckets.rows(step))
+        part.rows(n)  # more members than texts are an error
+        before = 0
+        for g, rows in enumerate(reading.buckets.groups(step)):
+            mine = part.of_group(before, len(rows))
+            before += len(rows)
+            if mine.start == mine.stop:
+                continue
+            share, generator = (mine.stop - mine.start) / n, stream(self.seed, reading.masks, step, g)
+            yield self.regularizer(
+                self.model,
+                params,
+                text_batch(self.model, reading.documents, rows, max_tokens=self.max_tokens, part=mine),
+                rng=generator if part.count == 1 else Share(generator, mine.start, mine.stop, len(rows)),
+                weight=share * reading.weight * weight,
+                likelihood=share * reading.likelihood,
+                work=work,
+            )
+
+    @property
+    def load(self) -> Load:
+        tokens = sum(r.buckets.size * float(r.buckets.steps.mean()) for r in self.readings)
+        return load_of(self.model, self.dtype, tokens, min(r.buckets.size for r in self.readings), padded=True)
+
+    def evaluate(self, params: Any, part: str) -> dict[str, Any]:
+        return evaluate(self.model, params, getattr(self.corpus, part), max_tokens=self.max_tokens)
+
+
+def _added(one: Term, other: Term) -> Term:
+    """The term of the texts of both."""
+    join = namespace(one.value).concatenate
+    nll = one.nll if other.nll is None else join([one.nll, other.nll])
+    return replace(one, value=join([one.value, other.value]), grads=tree_add(one.grads, other.grads), nll=nll)
+
+
+def uses_unlabelled(regularizer: Regularizer) -> bool:
+    """Whether a regularizer has something to say of texts without labels."""
+    if isinstance(regularizer, Sum):
+        return not regularizer.needs_targets and any(map(uses_unlabelled, regularizer.parts))
+    return not (isinstance(regularizer, Plain | VD) or regularizer.needs_targets)
+
+
+def expect_regularizer(model: TextClassifier, regularizer: Regularizer) -> None:
+    """Raise ValueError for a search that the model has no room for, or that would begin where its map is zero."""
+    if isinstance(regularizer, Sum):
+        for part in regularizer.parts:
+            expect_regularizer(model, part)
+    if not isinstance(regularizer, AdD):
+        return
+    given = {name: getattr(regularizer, name) for name in ("sites", "delta", "budgets", "search", "max_masks")}
+    find_budgets(model, **given)
+    differs = not regularizer.share_noise and model.embedding_dropout > 0
+    if regularizer.init == "base" and regularizer.search in ("greedy", "reselect") and not differs:
+        raise ValueError(
+            'init is "base" with the same noise in both passes, where the influence map is zero but for rounding: '
+            'start from one random flip (init="flip", --init flip), or draw the dropout on the embeddings twice '
+            "(share_noise=False, --noise independent)"
+        )
+
+
+def text_batch(
+    model: TextClassifier, documents: Documents, rows: Array, *, max_tokens: int | None, part: slice | None = None
+) -> TextBatch:
+    """The batch of these documents, where the model's parameters lie."""
+    made, like = make_batch(documents, rows, part=part, max_tokens=max_tokens), place(model)
+    valid = None if bool(made.valid.all()) else same_place(made.valid, like)
+    targets = None if made.targets is None else same_place(made.targets, like)
+    return TextBatch(same_place(made.tokens, like), targets, valid)
+
+
+def evaluate(model: TextClassifier, params: Any, documents: Documents, *, max_tokens: int | None) -> dict[str, Any]:
+    """Mean NLL and error in per cent, of the full network."""
+    nll = wrong = 0.0
+    for _, batch, logits in read(model, params, documents, max_tokens=max_tokens):
+        assert batch.targets is not None
+        nll += float(layers.cross_entropy(logits, batch.targets)[0].sum())
+        wrong += float((logits.argmax(axis=-1) != batch.targets).sum())
+    return {"loss": nll / len(documents), "error": 100 * wrong / len(documents)}
+
+
+def read(
+    model: TextClassifier, params: Any, documents: Documents, *, max_tokens: int | None, batch_size: int = 250
+) -> Iterator[tuple[Array, TextBatch, Array]]:
+    """Every document once, in batches of like length: their rows, the batch, and the full network's logits (B, C).
+
+    Nothing is differentiated, so that a few steps at a time are all that is kept in memory.
+    """
+    reader, work = replace(model, truncate=PIECE), Workspace()
+    for rows in in_length_order(steps_of(documents, max_tokens=max_tokens), batch_size):
+        batch = text_batch(model, documents, rows, max_tokens=max_tokens)
+        with scope(work):
+            features, _, _ = reader.body(params, batch, masks={}, noise=None, work=work)
+            logits: Array = reader.logits(params, features)[-1]
+        yield rows, batch, logits
+
+
+def place(model: Encoder) -> Array:
+    """An array that lies where the parameters of a task's model lie."""
+    assert model.frequencies is not None
+    return model.frequencies
+
+
+def load_of(model: Encoder, dtype: str, tokens: float, examples: int, *, padded: bool) -> Load:
+    """How much work a pass over so many tokens is; passes over padding are not compiled as a whole."""
+    H, D, on_gpu = model.n_hidden, model.n_embedding, is_device(model.frequencies)
+    weights = 4 * H * H * np.dtype(dtype).itemsize
+    ready = model.cell == "lstm" and not (padded or on_gpu) and compiled.takes(weights, dtype)
+    return Load(4.0 * tokens * H * (H + D), weights, examples, on_gpu, ready)
+
+
+def expect_fit(model: Encoder, corpus: Corpus) -> None:
+    """Raise ValueError unless the model has the words and the frequencies of the corpus's vocabulary."""
+    V = len(corpus.vocabulary)
+    if model.n_words != V:
+        raise ValueError(f"n_words is {model.n_words}, expected {V}, the words of the vocabulary of {corpus.name}")
+    if model.frequencies is None:
+        raise ValueError("frequencies is None, expected those of the vocabulary: corpus.vocabulary.frequencies")

@@ -1,0 +1,145 @@
+r"""The ranks that mpiexec started, as training needs them: who is the chief, what all agree on, how they end together.
+
+`world` finds them, `World` has what they do, and mpi4py is imported only in a process that a launcher started together
+with others (`minadv.base.launch`). `minadv.training.parallel.mpi` shares a batch among them, `spread` independent
+tasks.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from functools import cache
+from typing import Any, TypeVar
+
+from minadv.base import launch
+from minadv.fast import threads
+
+Given = TypeVar("Given")
+Made = TypeVar("Made")
+
+PATIENCE = 3.0
+"""Seconds in which all ranks must fail for it to count as one failure; after them, the one that did ends the others."""
+
+
+class World:
+    """The ranks of a communicator; without one, this process alone."""
+
+    def __init__(self, comm: Any = None) -> None:
+        self.comm = comm
+        self.rank: int = 0 if comm is None else comm.rank
+        self.size: int = 1 if comm is None else comm.size
+        self._distress: Any = None if comm is None else comm.Dup()  # apart from the calls of the usual business
+        names = [] if comm is None else comm.allgather(platform.node())
+        self.neighbours = names.count(platform.node()) or 1  # ranks on this machine, this one included
+
+    @property
+    def chief(self) -> bool:
+        """Whether this is the rank that writes and prints."""
+        return self.rank == 0
+
+    @property
+    def threads(self) -> int | None:
+        """BLAS threads for each rank, its share of the machine's cores; None: as they are."""
+        return None if self.comm is None else max(1, threads.cores() // self.neighbours)
+
+    def meet(self) -> None:
+        """Wait for all ranks, without keeping a core busy: the chief may evaluate for minutes."""
+        if self.comm is not None:
+            request = self.comm.Ibarrier()
+            while not request.Test():
+                time.sleep(0.001)
+
+    def agree(self, make: Callable[[], Made]) -> Made:
+        """What the chief makes, once all ranks have come this far; it is told to all of them."""
+        if self.comm is None:
+            return make()
+        self.meet()
+        made = make() if self.chief else None
+        self.meet()
+        told: Made = self.comm.bcast(made)
+        return told
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Within it, an error of all ranks is raised on each; a rank that fails alone says why, and ends them all."""
+        try:
+            yield
+        except BaseException as error:
+            if self.comm is not None and not self._all_in_distress():
+                said = "".join(traceback.format_exception(error))
+                end = f"minadv: rank {self.rank} of {self.size} failed and ends the others: {error or repr(error)}"
+                print(f"{said}\n{end}", file=sys.__stderr__, flush=True)
+                self.comm.Abort(1)
+            raise
+
+    def _all_in_distress(self) -> bool:
+        request, last = self._distress.Ibarrier(), time.monotonic() + PATIENCE
+        while not (came := bool(request.Test())) and time.monotonic() < last:
+            time.sleep(0.01)
+        return came
+
+
+_apart = threading.local()
+
+
+@contextmanager
+def apart() -> Iterator[None]:
+    """Within it every rank is alone: for independent runs, one a rank."""
+    before, _apart.on = getattr(_apart, "on", False), True
+    try:
+        yield
+    finally:
+        _apart.on = before
+
+
+def world() -> World:
+    """The processes that a launcher started together, this one included; raises ImportError where MPI is missing."""
+    if getattr(_apart, "on", False) or launch.place().size == 1:
+        return World()
+    return _launched()
+
+
+@cache
+def _launched() -> World:
+    size = launch.place().size
+    try:
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:  # mpi4py raises the second if it finds no MPI library
+        raise ImportError(
+            f"{size} processes were started together and need mpi4py to share the work ({error}): "
+            "pip install minadv[mpi], and mpich where there is no MPI library; or start one process"
+        ) from error
+    if MPI.COMM_WORLD.size != size:
+        raise ImportError(
+            f"{size} processes were started together, but mpi4py sees {MPI.COMM_WORLD.size}: it uses another MPI "
+            f"library ({MPI.Get_library_version().splitlines()[0]}) than the mpiexec that started them"
+        )
+    return World(MPI.COMM_WORLD)
+
+
+@contextmanager
+def one_voice() -> Iterator[None]:
+    """Within it the ranks other than 0 print nothing; only `World.together` lets them say why they end."""
+    if launch.place().rank == 0:
+        yield
+        return
+    with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
+        yield
+
+
+def spread(work: Callable[[Given], Made], tasks: Sequence[Given]) -> list[Made]:
+    """Do independent tasks, the ranks taking turns, one BLAS thread each; every rank has all results, in order."""
+    ours = world()
+    with ours.together():
+        with apart(), threads.blas_threads(1):
+            mine = [work(task) for task in tasks[ours.rank :: ours.size]]
+        ours.meet()
+        made = [mine] if ours.comm is None else ours.comm.allgather(mine)
+        return [made[n % ours.size][n // ours.size] for n in range(len(tasks))]

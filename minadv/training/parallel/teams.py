@@ -1,0 +1,143 @@
+r"""Who computes a step: one process, or several that share its batch.
+
+A team has the gradient of a step computed: each member takes a `Part` of the batch and makes its contribution, and the
+team adds them up. Members draw the masks of the whole batch and keep their rows (`minadv.base.shared_draws`), so that
+the result does not depend on how many they are, but for the order of the sums; for a given number it is the same to the
+bit.
+
+`Alone` is a team of one. On one machine `minadv.training.parallel.threads.Threads` is one of threads and
+`minadv.training.parallel.processes.Workers` one of processes; `minadv.training.parallel.mpi.Ranks` is one over MPI.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+
+from minadv.backend import namespace
+from minadv.base.shared_draws import Rng, Share
+from minadv.base.trees import tree_map
+from minadv.fast.workspace import Workspace
+from minadv.regularizers import Term
+
+Made = TypeVar("Made")
+
+
+@dataclass(frozen=True)
+class Part:
+    """Member ``index`` of ``count``: which examples of a batch are its own."""
+
+    index: int = 0
+    count: int = 1
+
+    def rows(self, n: int) -> slice:
+        """Its rows of a batch of ``n`` examples: neighbours, as even in number as can be."""
+        if n < self.count:
+            raise ValueError(f"a batch of {n} examples cannot be shared by {self.count} workers: give fewer workers")
+        return slice(self.index * n // self.count, (self.index + 1) * n // self.count)
+
+    def of_group(self, first: int, n: int) -> slice:
+        """Its rows of a group of ``n`` examples that follows ``first`` others of the batch; there may be none.
+
+        A group of fewer examples than members is dealt out from where the groups before it ended, so that in a batch of
+        as many examples as members each has one.
+        """
+        if n >= self.count:
+            return self.rows(n)
+        mine = (self.index - first) % self.count
+        return slice(mine, mine + 1) if mine < n else slice(0, 0)
+
+    def rng(self, generator: np.random.Generator, n: int) -> Rng:
+        """The random numbers of its rows of a batch of ``n`` examples."""
+        if self.count == 1:
+            return generator
+        mine = self.rows(n)
+        return Share(generator, mine.start, mine.stop, n)
+
+    def share(self, n: int) -> float:
+        """What part of the batch's mean its examples are: the factor of its weight and likelihood."""
+        mine = self.rows(n)
+        return float((mine.stop - mine.start) / n)
+
+
+WHOLE = Part()
+
+
+@dataclass(frozen=True)
+class Sums:
+    """What a member says of its contribution beside the gradient: sums over its examples, with their numbers."""
+
+    nll: float
+    n_nll: int
+    value: float
+    n_value: int
+    carry: Any
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a team says of a step: the gradient of the whole batch's loss, and the means to show."""
+
+    grads: Any
+    nll: float
+    value: float
+    carry: Any
+
+
+class Team(Protocol):
+    """The protocol. Where several processes run the loop, each with its team, one is the chief of all."""
+
+    @property
+    def chief(self) -> bool:
+        """Whether this process writes the run's files and shows its progress."""
+        return True
+
+    def agree(self, make: Callable[[], Made]) -> Made:
+        """What the chief makes, told to all who run the loop."""
+        return make()
+
+    def step(self, params: Any, step: int, *, weight: float, carry: Any) -> Step:
+        """The gradient of a step."""
+        ...
+
+    def close(self) -> None:
+        """End the members other than this process."""
+        ...
+
+
+class Alone(Team):
+    """One process; its passes reuse the buffers of one workspace."""
+
+    def __init__(self, task: Any) -> None:
+        self._task = task
+        self.work = Workspace()
+
+    def step(self, params: Any, step: int, *, weight: float, carry: Any) -> Step:
+        term, carry = self._task.term(params, step, weight=weight, carry=carry, work=self.work)
+        return gather(term.grads, [sums(term, carry)])
+
+    def close(self) -> None:
+        pass
+
+
+def sums(term: Term, carry: Any) -> Sums:
+    """The sums of a member's term."""
+    nll, n = (0.0, 0) if term.nll is None else (float(term.nll.sum()), len(term.nll))
+    return Sums(nll, n, float(term.value.sum()), len(term.value), carry)
+
+
+def gather(grads: Any, parts: Sequence[Sums]) -> Step:
+    """A step from the sum of the gradients and what each member says, in their order."""
+    n_nll, n_value = sum(p.n_nll for p in parts), sum(p.n_value for p in parts)
+    carry = parts[0].carry
+    if len(parts) > 1 and carry is not None:
+        carry = tree_map(lambda *rows: namespace(rows[0]).concatenate(rows), *(p.carry for p in parts))
+    return Step(
+        grads=grads,
+        nll=sum(p.nll for p in parts) / n_nll if n_nll else 0.0,
+        value=sum(p.value for p in parts) / n_value if n_value else 0.0,
+        carry=carry,
+    )

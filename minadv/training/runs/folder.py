@@ -1,0 +1,286 @@
+r"""A run's folder, whatever its task: ``config.json`` (sealed by its checksum), ``log.jsonl`` and ``checkpoints/``.
+
+`run_task` trains a task into such a folder, or on from where a killed run stopped; `read_config` and `restore` read it
+back. The doors for users, such as `minadv.tasks.images.runs.fit`, make a task and a configuration and come here.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shlex
+import warnings
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from minadv.backend import Device
+from minadv.base import launch
+from minadv.base.files import CONFIG as CONFIG
+from minadv.base.files import SealError, flush_directory, seal, temporary_name, unseal, write_whole
+from minadv.base.trees import any_array
+from minadv.fast import compiled, threads
+from minadv.tasks.config import build, describe
+from minadv.tasks.images.task import Task
+from minadv.training.loop import LOG, Recipe, State, finished, start, train, weights
+from minadv.training.parallel.mpi import Ranks
+from minadv.training.parallel.processes import Workers
+from minadv.training.parallel.ranks import World, world
+from minadv.training.parallel.teams import Alone, Team
+from minadv.training.parallel.threads import Threads
+from minadv.training.runs import checkpoints, log, packing
+
+FORMAT = "minadv run 1"
+FREE = ("about", "device", "workers", "ranks")  # what may differ when a run is resumed
+LATER = ("data",)  # what runs of earlier versions do not say
+
+
+class RunError(ValueError):
+    """A run's folder that is missing, there already, or not a run's; the message says which."""
+
+
+def run_task(
+    task: Task,
+    recipe: Recipe,
+    *,
+    config: dict[str, Any],
+    seed: int,
+    out: Path | None = None,
+    resume: bool = False,
+    workers: int | None = None,
+    cuda_aware_mpi: bool | None = None,
+    title: str = "",
+    progress: bool = True,
+    on_evaluation: Any = None,
+) -> tuple[State, list[dict[str, Any]]]:
+    """Train a task to the end of its recipe; returns the last state and a record for each evaluation.
+
+    ``config`` is what the run's folder says of it, but for the recipe, the seed and the workers, which are added here.
+    ``workers`` threads or processes share each batch (default: `choose_workers`); under mpiexec, its ranks do instead,
+    and ``cuda_aware_mpi`` is `Ranks`'s.
+    """
+    ranks = world()
+    with ranks.together(), ExitStack() as held:
+        n, resumed = choose_workers(task, workers, ranks.size), None
+        if out is not None:
+            whole = {**config, "recipe": describe_recipe(recipe), "seed": seed, "workers": n, "ranks": ranks.size}
+            begun = ranks.agree(lambda: _prepare(out, whole, seed, resume))
+            ranks.agree(lambda: held.enter_context(only_writer(out)))
+            resumed = log.resumed(whole) if begun else None
+        with team_of(task, n, ranks, cuda_aware_mpi=cuda_aware_mpi) as team:
+            shown: dict[str, Any] = {"title": title, "progress": progress, "on_evaluation": on_evaluation}
+            done = train(task, recipe, out, **shown, team=team, resumed=resumed)
+            ranks.meet()  # the chief has written all there is to read
+            return done
+
+
+@contextmanager
+def only_writer(path: Path) -> Iterator[None]:
+    """Within it no other process trains this run; raises RunError if one does. It ends with the process, killed or not.
+
+    Where the system or the disk has no locks, nothing is held.
+    """
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        yield
+        return
+    folder = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(folder)
+        raise RunError(f"{path} is being trained by another process: wait for it, or end it first") from None
+    except OSError:
+        pass
+    try:
+        yield
+    finally:
+        os.close(folder)
+
+
+@contextmanager
+def team_of(
+    task: Task, workers: int, ranks: World | None = None, *, cuda_aware_mpi: bool | None = None
+) -> Iterator[Team]:
+    """The team that computes a task's steps, with as many BLAS threads as suit its weights; closed at the end."""
+    ranks = world() if ranks is None else ranks
+    load = task.load  # whose steps, if they are compiled, are loaded now, before the threads of their BLAS are set
+    with threads.blas_threads(1 if load.weights <= CACHE else ranks.threads):
+        team: Team
+        if ranks.size > 1:
+            team = Ranks(task, ranks, task.init(), cuda_aware=cuda_aware_mpi)
+        elif workers == 1:
+            team = Alone(task)
+        elif (load.compiled or load.weights > CACHE) and threads.can_limit():
+            team = Threads(task, workers)
+        else:
+            team = Workers(task, workers, task.init())
+        try:
+            yield team
+        finally:
+            team.close()
+
+
+CACHE = compiled.SMALL
+"""Bytes of recurrent weights that stay in a core's own cache: above it BLAS threads share each product instead."""
+
+WORTH = 1e8
+"""Multiplications a pass below which a second process is not worth the while of starting it."""
+
+
+def choose_workers(task: Task, asked: int | None, ranks: int = 1) -> int:
+    """The number of workers that share each batch: as asked for, or as many as there are cores where that pays."""
+    load = task.load
+    if ranks > 1:
+        if asked not in (None, 1):
+            raise ValueError(f"workers is {asked}, expected 1 under mpiexec: its {ranks} ranks share the batch already")
+        return 1
+    if asked is not None:
+        if asked < 1:
+            raise ValueError(f"workers is {asked}, expected at least 1")
+        if asked > load.examples:
+            raise ValueError(f"workers is {asked}, expected at most {load.examples}, the examples of a batch")
+        if asked > 1 and load.on_gpu:
+            raise ValueError(f"workers is {asked}, expected 1 on a GPU: for several GPUs use mpiexec")
+        return asked
+    if load.on_gpu or load.weights > CACHE or load.products < WORTH:
+        return 1
+    return min(threads.cores(), load.examples)
+
+
+def same_workers(config: dict[str, Any], device: Device) -> int | None:
+    """The number of workers that a run was begun with, for bit-equal results, where it can be had: else None."""
+    alone = launch.place().size == 1 and device.name == "cpu"
+    return config.get("workers") if alone else None
+
+
+def how_to_resume(path: Path | str) -> str:
+    """The command that goes on with a run."""
+    return f"minadv train --resume {shlex.quote(str(path))}"
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """The configuration of a run's folder; raises RunError if it is not one."""
+    try:
+        content = unseal(path / CONFIG)
+    except SealError as error:
+        raise RunError(f"{path} is not a run of minadv: {error}") from error
+    if content.get("format") != FORMAT:
+        raise RunError(f"{path / CONFIG} has format {content.get('format')!r}, expected {FORMAT!r}")
+    config: dict[str, Any] = content["config"]
+    return config
+
+
+def kind_of(config: dict[str, Any]) -> str:
+    """What a run is: ``"classify"`` unless its configuration says otherwise."""
+    return str(config.get("kind", "classify"))
+
+
+@dataclass(frozen=True)
+class Blank:
+    """What a state looks like before the first step, for reading checkpoints: initial parameters and carry."""
+
+    params: Any
+    carry: Any = None
+
+    def init(self) -> Any:
+        return self.params
+
+    def first_carry(self) -> Any:
+        return self.carry
+
+
+def restore(path: Path, blank: Blank, recipe: Recipe) -> State:
+    """The newest state of a run, on the host."""
+    saved = checkpoints.latest(path)
+    if saved is None:
+        raise RunError(f"{path} has no checkpoint yet: train it further with {how_to_resume(path)}")
+    state, _ = checkpoints.load(saved, like=start(blank, recipe))
+    return state
+
+
+def best_weights(path: Path | None, recipe: Recipe, state: State) -> Any:
+    """The weights of the best evaluation; before the first one those of the last step, with a warning."""
+    if math.isfinite(state.best_score):
+        return state.best
+    warnings.warn(
+        f"{path or 'the run'} has had no evaluation yet: the weights of step {state.step} are used", stacklevel=2
+    )
+    return weights(recipe, state)
+
+
+def is_finished(path: Path, blank: Blank) -> bool:
+    """Whether a run has nothing left to do."""
+    recipe = build_recipe(read_config(path)["recipe"])
+    return checkpoints.latest(path) is not None and finished(recipe, restore(path, blank, recipe))
+
+
+def records(path: Path, step: int) -> list[dict[str, Any]]:
+    """The evaluations of a run up to a step."""
+    return [r for r in log.read(path / LOG) if r["kind"] == "evaluation" and r["step"] <= step]
+
+
+def build_recipe(described: dict[str, Any]) -> Recipe:
+    """A recipe from a run's configuration."""
+    return Recipe(**{name: build(value, f"recipe.{name}") for name, value in described.items()})
+
+
+def describe_recipe(recipe: Recipe) -> dict[str, Any]:
+    return {name: describe(value, f"recipe.{name}") for name, value in vars(recipe).items()}
+
+
+def expect_free(path: Path) -> None:
+    """Raise RunError unless a new run may be written to this folder: it is not there, or empty.
+
+    Raises ImportError where no run can be written at all: better before the first step than at the first checkpoint.
+    """
+    packing.safetensors()
+    if (path / CONFIG).exists():
+        raise RunError(
+            f"{path} is a run already: resume it ({how_to_resume(path)} or resume=True), or take another folder"
+        )
+    there = next(found for found in path.absolute().parents if found.exists())
+    if not there.is_dir():
+        raise RunError(f"{there} is a file: choose a folder for the run that is not below it")
+    begun = temporary_name(path / CONFIG)  # all that a kill at the very beginning leaves
+    if path.exists() and not (path.is_dir() and all(found == begun for found in path.iterdir())):
+        raise RunError(f"{path} is there already and is not a run of minadv: choose another folder")
+
+
+def dtype_of(params: Any) -> Any:
+    """The type of a model's numbers."""
+    return any_array(params).dtype
+
+
+def _prepare(path: Path, config: dict[str, Any], seed: int, resume: bool) -> bool:
+    """Make a new run's folder, or check that the one to resume was made with this configuration; whether it was there.
+
+    A run whose log has not begun either begins with it, as a new one does.
+    """
+    begun = (path / LOG).exists()
+    if resume and (path / CONFIG).exists():
+        theirs, ours = read_config(path), json.loads(json.dumps(config))  # as it comes back from JSON
+        now = describe_recipe(build_recipe(theirs["recipe"]))  # with what recipes did not have when it was made
+        theirs = {**theirs, "recipe": json.loads(json.dumps(now))}
+        said = [key for key in ours if key in theirs or key not in LATER]
+        differing = [key for key in said if key not in FREE and theirs.get(key) != ours[key]]
+        if "data" in differing:
+            raise RunError(f"{path} was made with other data, {_sizes(theirs)} examples, not {_sizes(ours)}")
+        if differing:
+            raise RunError(f"{path} was made with another {', '.join(differing)}: resume it as it was configured")
+    else:
+        expect_free(path)
+        path.mkdir(parents=True, exist_ok=True)
+        write_whole(path / CONFIG, seal({"format": FORMAT, "config": config}))
+        flush_directory(path)
+    if not begun:
+        log.start(path / LOG, log.header(seed=seed, config=config))
+    return begun
+
+
+def _sizes(config: dict[str, Any]) -> str:
+    return "/".join(str(config["data"][part]["n"]) for part in ("train", "valid", "test"))

@@ -1,0 +1,156 @@
+r"""The log of a run: JSON lines, one record a line, readable by anything and safe to cut at any byte.
+
+::
+
+    start(path, header(seed=0, config={...}))
+    append(path, {"kind": "evaluation", "step": 100, "loss": 0.7})
+
+The first record is the header: versions, seed and the full configuration. A run that goes on says so in a record of the
+kind "resumed", with what may have changed; readers choose records by their kind. A kill can tear the last line; `read`
+leaves it out, and `rewind`, called when a run resumes, removes it together with every record after the step resumed
+from, because the run will write those again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from minadv.base.files import flush_directory, plain, write_whole
+from minadv.fast import compiled
+
+Record: TypeAlias = dict[str, Any]
+
+
+class LogError(ValueError):
+    """A log that cannot be written or read; the message names the file and the line."""
+
+
+def header(*, seed: int, config: dict[str, Any]) -> Record:
+    """The first record of a log: everything that says where the numbers below it come from."""
+    return {
+        "kind": "header",
+        "step": 0,
+        "time": now(),
+        "seed": seed,
+        "config": config,
+        "versions": versions(),
+        "platform": platform.platform(),
+    }
+
+
+def resumed(config: dict[str, Any]) -> Record:
+    """What may be another when a run goes on: the record of it, but for its step."""
+    free = {name: config.get(name) for name in ("workers", "ranks", "device")}
+    return {"kind": "resumed", "time": now(), "versions": versions(), "platform": platform.platform(), **free}
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the libraries that the numbers depend on, and the BLAS with its threads."""
+    import scipy
+
+    import minadv
+
+    found = {
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "scipy": scipy.__version__,
+        "minadv": minadv.__version__,
+        **compiled.version(),
+    }
+    try:
+        import threadpoolctl  # type: ignore[import-untyped, unused-ignore]
+    except ImportError:
+        return found
+    pools = [pool for pool in threadpoolctl.threadpool_info() if pool["user_api"] == "blas"]
+    if not compiled.version():  # whose products are SciPy's, which may bring a BLAS of its own
+        pools = [pool for pool in pools if "numpy" in pool["filepath"]] or pools
+    texts = {f"{pool['internal_api']} {pool['version']}, threads: {pool['num_threads']}" for pool in pools}
+    return {**found, "blas": "; ".join(sorted(texts))}
+
+
+def now() -> str:
+    """The time as it stands in the records: UTC, to the millisecond."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def start(path: Path, first: Record) -> None:
+    """Begin a log with its header; raises LogError if the file is there already."""
+    if path.exists():
+        raise LogError(f"{path} is there already: a log is never overwritten")
+    write_whole(path, _line(first))
+    flush_directory(path.parent)
+
+
+def append(path: Path, record: Record) -> None:
+    """Add one record and flush it to the disk; it must say which step it belongs to.
+
+    Raises LogError if the disk is full; what then stands there of the line, the next `rewind` removes.
+    """
+    line = _line(record)
+    try:
+        with path.open("ab") as file:
+            file.write(line)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise LogError(f"cannot write to {path}: {error.strerror or error}") from error
+
+
+def read(path: Path) -> list[Record]:
+    """All whole records, the header first; a torn last line is left out. Raises LogError for a bad line before it."""
+    lines = _lines(path)
+    records = []
+    for n, line in enumerate(lines, 1):
+        record = _parse(line)
+        if record is not None:
+            records.append(record)
+        elif n < len(lines):
+            raise LogError(f"line {n} of {path} is not a record of a log: {line[:60]!r}")
+    return records
+
+
+def rewind(path: Path, step: int) -> list[Record]:
+    """Cut a log back to what was known at a step, and return it: no torn or bad line, no record of a later step."""
+    lines = _lines(path)
+    kept = [(line, record) for line in lines if (record := _parse(line)) is not None and record["step"] <= step]
+    if len(kept) < len(lines):
+        write_whole(path, b"".join(line for line, _ in kept))
+        flush_directory(path.parent)
+    return [record for _, record in kept]
+
+
+def _line(record: Record) -> bytes:
+    _expect_step(record)
+    return json.dumps(record, default=plain).encode() + b"\n"
+
+
+def _lines(path: Path) -> list[bytes]:
+    try:
+        return path.read_bytes().splitlines(keepends=True)
+    except OSError as error:
+        raise LogError(f"cannot read {path}: {error.strerror}") from error
+
+
+def _parse(line: bytes) -> Record | None:
+    """The record of a line; None if the line is torn, is no JSON, or says no step."""
+    if not line.endswith(b"\n"):
+        return None
+    try:
+        record = json.loads(line)
+        _expect_step(record)
+    except ValueError:  # bad JSON and bad UTF-8 are ValueErrors too
+        return None
+    return record  # type: ignore[no-any-return]
+
+
+def _expect_step(record: Any) -> None:
+    step = record.get("step") if isinstance(record, dict) else None
+    if not isinstance(step, int | np.integer) or isinstance(step, bool):
+        raise LogError(f"the record has step {step!r}, expected an integer")

@@ -1,0 +1,1 @@
+"""Words in and words out: normalised embeddings, the sampled softmax, the softmax by blocks of rows."""
