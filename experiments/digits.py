@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from experiments import comparison, comparison_report, reporting
-from experiments.comparison import METHODS, Preset
+from experiments.parts import comparison, comparison_report, reporting
+from experiments.parts.comparison import METHODS, Preset
 from minadv.commands.numbers import positive
 from minadv.commands.parsing import Parser
 from minadv.training.parallel.ranks import one_voice

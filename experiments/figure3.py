@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from experiments import comparison, reporting
-from experiments.comparison import Job, Preset
+from experiments.parts import comparison, reporting
+from experiments.parts.comparison import Job, Preset
 from experiments.table1 import PRESETS
 from minadv import masks
 from minadv.adversary import find_adversary

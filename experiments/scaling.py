@@ -2,7 +2,7 @@ r"""How far data-parallel training carries: a step's compute against its Allredu
 
 ``python -m experiments.scaling`` times steps of AdD (K = 1, float32, one BLAS thread) on one process for several shares
 of the batch, then the Allreduce and whole steps on 2 and 4 ranks that it starts with mpiexec on this machine, fits the
-model of `experiments.scaling_model`, and writes scaling.json and scaling.md under experiments/results.
+model of `experiments.parts.scaling_model`, and writes scaling.json and scaling.md under experiments/results.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from experiments import reporting
-from experiments.scaling_model import Cluster, Gpu, Network, Size, fit_compute, fit_network, forecast
+from experiments.parts import reporting
+from experiments.parts.scaling_model import Cluster, Gpu, Network, Size, fit_compute, fit_network, forecast
 from minadv.base.streams import stream
 from minadv.base.trees import tree_map
 from minadv.commands.numbers import positive
@@ -242,7 +242,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             measure_ranks(args.as_rank, args)
         return
 
-    from experiments import scaling_tables
+    from experiments.parts import scaling_tables
 
     started = time.time()
     sizes = [size for size in SIZES if size.name in args.sizes]

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments import reporting, small_nets
+from experiments.parts import reporting, small_nets
 from minadv import bounds, distances, masks
 from minadv.adversary import find_adversary
 from minadv.backend import Array

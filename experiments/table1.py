@@ -16,8 +16,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from experiments import comparison, comparison_report, cost, reporting
-from experiments.comparison import METHODS, Preset
+from experiments.parts import comparison, comparison_report, cost, reporting
+from experiments.parts.comparison import METHODS, Preset
 from minadv.commands.numbers import positive
 from minadv.commands.parsing import Parser
 from minadv.training.parallel.ranks import one_voice

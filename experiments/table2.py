@@ -15,10 +15,10 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
-from experiments import reporting, text_comparison, text_jobs, text_verdicts
-from experiments.naive_bayes import naive_bayes
-from experiments.text_jobs import Preset
-from experiments.text_methods import METHODS
+from experiments.parts import reporting, text_comparison, text_jobs, text_verdicts
+from experiments.parts.naive_bayes import naive_bayes
+from experiments.parts.text_jobs import Preset
+from experiments.parts.text_methods import METHODS
 from minadv.commands import text_settings
 from minadv.commands.numbers import folder, positive
 from minadv.commands.parsing import Parser

@@ -18,8 +18,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from experiments import language_report, reporting
-from experiments.language_comparison import METHODS, REPEATED, Preset, compare, with_earlier
+from experiments.parts import language_report, reporting
+from experiments.parts.language_comparison import METHODS, REPEATED, Preset, compare, with_earlier
 from minadv.commands import language_settings
 from minadv.commands.numbers import folder, positive
 from minadv.commands.parsing import Parser

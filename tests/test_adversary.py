@@ -12,9 +12,9 @@ from minadv.base.trees import tree_map
 from minadv.distances import by_name
 from minadv.flip import flip
 from minadv.searches import ball_size
-from tests.cells import RAGGED
-from tests.compare import assert_close, assert_same_bits
-from tests.networks import Watched, network
+from tests.support.cells import RAGGED
+from tests.support.compare import assert_close, assert_same_bits
+from tests.support.networks import Watched, network
 
 EPS0 = np.array([[1.0, 1, 1, 0], [1, 0, 1, 1], [1, 1, 1, 1]])
 

@@ -7,7 +7,7 @@ import pytest
 
 from minadv.adversary import find_adversary
 from minadv.regularizers import AT, EL, FD, VD, AdD, Pi
-from tests.networks import Untouchable, network
+from tests.support.networks import Untouchable, network
 
 WRONG = {
     "delta above 1": ({"delta": 1.1}, r"delta is 1\.1, expected a share of the units from 0 to 1"),

@@ -9,8 +9,8 @@ from minadv.backend import to_host
 from minadv.distances import by_name
 from minadv.flip import flip
 from minadv.searches import ball_size
-from tests.compare import assert_close, assert_same_bits
-from tests.networks import Watched, network
+from tests.support.compare import assert_close, assert_same_bits
+from tests.support.networks import Watched, network
 
 every_search = pytest.mark.parametrize("search", ["greedy", "reselect", "exact", "random"])
 

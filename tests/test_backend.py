@@ -9,7 +9,7 @@ import pytest
 
 from minadv import backend
 from minadv.backend import BackendError, choose_device, namespace, same_place, to_device, to_host
-from tests.compare import assert_same_bits
+from tests.support.compare import assert_same_bits
 
 
 class FakeDeviceArray:

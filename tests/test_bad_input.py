@@ -8,7 +8,7 @@ import pytest
 
 from minadv import Workspace, gru
 from minadv.base.trees import tree_map
-from tests.cells import CELLS, make
+from tests.support.cells import CELLS, make
 
 every_cell = pytest.mark.parametrize("name", CELLS)
 

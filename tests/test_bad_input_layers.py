@@ -7,7 +7,7 @@ import pytest
 
 from minadv import distances, layers
 from minadv.torch_layout import from_torch, to_torch
-from tests.cells import make
+from tests.support.cells import make
 
 
 def f(*shape):

@@ -10,8 +10,8 @@ from scipy.special import softmax
 from minadv import bounds, masks
 from minadv.backend import to_host
 from minadv.distances import DISTANCES, by_name
-from tests.compare import assert_close, assert_same_bits
-from tests.networks import network
+from tests.support.compare import assert_close, assert_same_bits
+from tests.support.networks import network
 
 
 def test_all_masks():

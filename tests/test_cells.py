@@ -7,9 +7,9 @@ import pytest
 
 from minadv.backend import to_host
 from minadv.base.trees import leaves, tree_map
-from tests import textbook
-from tests.cells import CELLS, GAPS, RAGGED, make
-from tests.compare import assert_close, assert_same_bits
+from tests.support import textbook
+from tests.support.cells import CELLS, GAPS, RAGGED, make
+from tests.support.compare import assert_close, assert_same_bits
 
 pytestmark = pytest.mark.parametrize("name", CELLS)
 

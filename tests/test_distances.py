@@ -8,7 +8,7 @@ from scipy.special import rel_entr, softmax
 from minadv import distances
 from minadv.backend import to_host
 from minadv.distances import DISTANCES
-from tests.compare import assert_close, assert_same_bits, assert_zero
+from tests.support.compare import assert_close, assert_same_bits, assert_zero
 
 EXPLICIT = {
     "js": lambda a0, a1: jensenshannon(softmax(a0, axis=-1), softmax(a1, axis=-1), axis=-1) ** 2,

@@ -10,10 +10,10 @@ from minadv.base.trees import leaves
 from minadv.distances import by_name
 from minadv.influence import ZeroInfluenceWarning
 from minadv.regularizers import AdD
-from tests.compare import assert_close
-from tests.foreign_model import example
-from tests.networks import Watched
-from tests.regularized import check, every_case, run
+from tests.support.compare import assert_close
+from tests.support.foreign_model import example
+from tests.support.networks import Watched
+from tests.support.regularized import check, every_case, run
 
 SEARCHES = {
     "greedy": {"adv_steps": 2},

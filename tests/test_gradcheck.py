@@ -8,7 +8,7 @@ import pytest
 
 from minadv import gradcheck, layers
 from minadv.base.trees import tree_map
-from tests.cells import make
+from tests.support.cells import make
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from minadv import gru
-from tests.compare import assert_close
+from tests.support.compare import assert_close
 
 OFF, ON = -1e3, 1e3  # pre-activations that shut a logistic gate and open it
 

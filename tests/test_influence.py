@@ -8,8 +8,8 @@ from minadv.adversary import find_adversary
 from minadv.backend import to_host
 from minadv.influence import ZeroInfluenceWarning, influence_map, influence_map_double_sum, warn_if_zero
 from minadv.regularizers import AdD
-from tests.compare import assert_close
-from tests.networks import network
+from tests.support.compare import assert_close
+from tests.support.networks import network
 
 BOTH_REMEDIES = r"(?s)zero up to rounding.*init=\"flip\".*share_noise=False"
 

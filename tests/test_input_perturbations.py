@@ -6,9 +6,9 @@ import pytest
 from minadv.backend import to_host
 from minadv.distances import by_name
 from minadv.perturbations import AT, VAT, to_norm
-from tests.cells import RAGGED
-from tests.compare import assert_close, assert_zero
-from tests.networks import Watched, network
+from tests.support.cells import RAGGED
+from tests.support.compare import assert_close, assert_zero
+from tests.support.networks import Watched, network
 
 LENGTHS = RAGGED.sum(axis=0)  # 4, 3, 1
 

@@ -5,7 +5,7 @@ import pytest
 
 from minadv import layers
 from minadv.backend import to_host
-from tests.compare import assert_close, assert_same_bits
+from tests.support.compare import assert_close, assert_same_bits
 
 
 def test_affine(rng, put):

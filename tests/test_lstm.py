@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from minadv import lstm
-from tests.cells import make
-from tests.compare import assert_close
+from tests.support.cells import make
+from tests.support.compare import assert_close
 
 OFF, ON = -1e3, 1e3  # pre-activations that shut a logistic gate and open it
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from minadv import gradcheck, masks
 from minadv.backend import to_host
 from minadv.masks import SCALES
-from tests.cells import seeds
-from tests.compare import assert_close, assert_same_bits, assert_zero
+from tests.support.cells import seeds
+from tests.support.compare import assert_close, assert_same_bits, assert_zero
 
 every_dtype = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from tests import mutants, mutants_adversary, mutants_words
-from tests.mutants import TESTS_FAILED, run
+from tests.support import mutants, mutants_adversary, mutants_words
+from tests.support.mutants import TESTS_FAILED, run
 
 MUTANTS = [*mutants.MUTANTS, *mutants_adversary.MUTANTS, *mutants_words.MUTANTS]
 

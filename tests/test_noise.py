@@ -7,7 +7,7 @@ from minadv import bounds
 from minadv.adversary import find_adversary
 from minadv.backend import to_host
 from minadv.regularizers import EL, Plain
-from tests.networks import Watched, network
+from tests.support.networks import Watched, network
 
 
 def test_without_noise_the_search_sees_the_network_that_the_bounds_enumerate(rng, put):

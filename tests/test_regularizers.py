@@ -13,9 +13,9 @@ from minadv.backend import to_host
 from minadv.base.trees import leaves, tree_map
 from minadv.models import Batch
 from minadv.regularizers import AT, EL, FD, VAT, VD, AdD, Pi, Plain, Regularizer, Sum
-from tests.cells import RAGGED
-from tests.compare import assert_close, assert_same_bits, assert_zero
-from tests.networks import Watched, network
+from tests.support.cells import RAGGED
+from tests.support.compare import assert_close, assert_same_bits, assert_zero
+from tests.support.networks import Watched, network
 
 EVERY = {
     "plain": Plain(),

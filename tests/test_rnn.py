@@ -4,7 +4,7 @@ import numpy as np
 
 from minadv import rnn
 from minadv.backend import to_host
-from tests.compare import assert_close
+from tests.support.compare import assert_close
 
 
 def test_init(rng):

@@ -13,10 +13,10 @@ from minadv.distances import by_name
 from minadv.fast.workspace import Workspace
 from minadv.influence import ZeroInfluenceWarning
 from minadv.regularizers import AT, EL, FD, VAT, VD, AdD, Plain, Sum
-from tests.compare import assert_close, assert_same_bits, assert_zero
-from tests.networks import Watched
-from tests.regularized import check, every_case, run
-from tests.texts import FRONT, classifier
+from tests.support.compare import assert_close, assert_same_bits, assert_zero
+from tests.support.networks import Watched
+from tests.support.regularized import check, every_case, run
+from tests.support.texts import FRONT, classifier
 
 CASES = [name for name, case in every_case(None).items() if not {"steps", "readout"} & set(case.net)]
 

@@ -6,7 +6,7 @@ import pytest
 from minadv import gru, lstm, rnn
 from minadv.base.trees import tree_map
 from minadv.torch_layout import from_torch, to_torch
-from tests.compare import assert_close, assert_same_bits
+from tests.support.compare import assert_close, assert_same_bits
 
 MODULES = {"rnn": (rnn, 1), "lstm": (lstm, 4), "gru": (gru, 3)}
 

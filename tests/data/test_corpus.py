@@ -13,7 +13,7 @@ from minadv.base.errors import DataError
 from minadv.data import fetch
 from minadv.data.language import published
 from minadv.data.language.corpus import load, unigram_perplexity
-from tests.data.corpora import TEXTS, write_corpus
+from tests.support.corpora import TEXTS, write_corpus
 
 
 @pytest.fixture(autouse=True)

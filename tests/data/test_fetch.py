@@ -12,7 +12,7 @@ import pytest
 from minadv.base.errors import DataError
 from minadv.data import fetch
 from minadv.data.fetch import REMOTES, Remote, check, data_root, find, get, locate, there
-from tests.data.idxfiles import idx, write_four
+from tests.support.idxfiles import idx, write_four
 
 FILES = tuple(REMOTES["mnist"].files)
 

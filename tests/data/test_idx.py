@@ -10,7 +10,7 @@ import pytest
 
 from minadv.base.errors import DataError
 from minadv.data.images.idx import read_images, read_labels, read_pair
-from tests.data.idxfiles import idx
+from tests.support.idxfiles import idx
 
 
 @pytest.fixture

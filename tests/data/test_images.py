@@ -10,7 +10,7 @@ from minadv.backend import to_host
 from minadv.base.errors import DataError
 from minadv.data.images import Images, digits, from_idx, load
 from minadv.data.images.sequences import as_sequences, pixel_order, pooled, sequences
-from tests.data.idxfiles import write_four
+from tests.support.idxfiles import write_four
 
 
 def rows_of(images: Images) -> list[bytes]:

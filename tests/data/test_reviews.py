@@ -14,7 +14,7 @@ from minadv.data.texts import encoded, reviews
 from minadv.data.texts.documents import Corpus, Documents, Options, validation_rows
 from minadv.data.texts.reviews import archive, elec, folder, load
 from minadv.data.texts.text import Cut
-from tests.data.reviewfiles import REVIEWS, write_archive, write_elec, write_folder
+from tests.support.reviewfiles import REVIEWS, write_archive, write_elec, write_folder
 
 ALL_WORDS = Options(cut=Cut(min_count=1))
 PARTS = ("train", "valid", "test", "unlabelled")

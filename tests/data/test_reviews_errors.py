@@ -12,8 +12,8 @@ from minadv.base.errors import DataError
 from minadv.base.files import temporary_name
 from minadv.data.texts import encoded
 from minadv.data.texts.reviews import load
-from tests.data.reviewfiles import REVIEWS, add, write_archive, write_elec, write_folder
 from tests.data.test_reviews import same
+from tests.support.reviewfiles import REVIEWS, add, write_archive, write_elec, write_folder
 
 
 @pytest.fixture(autouse=True)

@@ -12,10 +12,14 @@ pytest.importorskip("matplotlib", reason="figures need matplotlib")
 pytest.importorskip("threadpoolctl", reason="experiments set BLAS threads")
 pytest.importorskip("tqdm", reason="experiments show their progress")
 
-from experiments import bench, bench_measures, bench_report, bench_speed, bench_verdicts
-from experiments.bench_contenders.problem import Outcome, Size
-from experiments.bench_contenders.processes import ContenderError
-from experiments.bench_contenders.registry import ACCURATE, FAMILIES, JAX, LIMIT, OURS, SHARED, TORCH, TWO
+from experiments.bench import __main__ as bench
+from experiments.bench import measures as bench_measures
+from experiments.bench import report as bench_report
+from experiments.bench import speed as bench_speed
+from experiments.bench import verdicts as bench_verdicts
+from experiments.bench.contenders.problem import Outcome, Size
+from experiments.bench.contenders.processes import ContenderError
+from experiments.bench.contenders.registry import ACCURATE, FAMILIES, JAX, LIMIT, OURS, SHARED, TORCH, TWO
 from minadv.fast import elementwise
 
 TINY = Size("S", T=5, B=4, I=2, H=10, delta=0.3)

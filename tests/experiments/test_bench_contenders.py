@@ -11,12 +11,12 @@ import pytest
 
 pytest.importorskip("threadpoolctl", reason="experiments set BLAS threads")
 
-from experiments.bench_contenders import check, limit, memory, processes, registry, textbook
-from experiments.bench_contenders.ours import Ours
-from experiments.bench_contenders.problem import Size, draw, merge
-from experiments.bench_contenders.processes import ContenderError, Runner, call
-from experiments.bench_contenders.registry import Family, Setting
-from experiments.bench_contenders.textbook import Textbook
+from experiments.bench.contenders import check, limit, memory, processes, registry, textbook
+from experiments.bench.contenders.ours import Ours
+from experiments.bench.contenders.problem import Size, draw, merge
+from experiments.bench.contenders.processes import ContenderError, Runner, call
+from experiments.bench.contenders.registry import Family, Setting
+from experiments.bench.contenders.textbook import Textbook
 from minadv import flip as minadv_flip
 
 SIZE = Size("small", T=7, B=5, I=3, H=12, delta=0.3)
@@ -41,14 +41,14 @@ def expect_equal(contender, K, size=SIZE, tolerances=EXACT, given=None):
 
 def torch_contender(problem, **options):
     pytest.importorskip("torch")
-    from experiments.bench_contenders.pytorch import PyTorch
+    from experiments.bench.contenders.pytorch import PyTorch
 
     return PyTorch(problem, **options)
 
 
 def jax_contender(problem, **options):
     jax = pytest.importorskip("jax")
-    from experiments.bench_contenders.jax_scan import Jax
+    from experiments.bench.contenders.jax_scan import Jax
 
     if problem.x.dtype == np.float64:
         jax.config.update("jax_enable_x64", True)
@@ -117,7 +117,7 @@ FLIPS = [
 
 def _torch_flip(eps, im, budget):
     torch = pytest.importorskip("torch")
-    from experiments.bench_contenders.pytorch import flip
+    from experiments.bench.contenders.pytorch import flip
 
     return flip(torch.tensor(eps), torch.tensor(im), budget).numpy()
 
@@ -125,7 +125,7 @@ def _torch_flip(eps, im, budget):
 def _jax_flip(eps, im, budget):
     jax = pytest.importorskip("jax")
     jax.config.update("jax_enable_x64", True)
-    from experiments.bench_contenders.jax_scan import flip
+    from experiments.bench.contenders.jax_scan import flip
 
     return np.asarray(flip(jax.numpy.array(eps), jax.numpy.array(im), budget))
 
@@ -232,7 +232,7 @@ def test_the_limit_does_what_it_says(K, shared, form, I, monkeypatch):
         contender.outcome(K)
 
 
-TEXTBOOK = Family("textbook", "experiments.bench_contenders.textbook:Textbook", ())
+TEXTBOOK = Family("textbook", "experiments.bench.contenders.textbook:Textbook", ())
 
 
 def test_two_processes_step_as_one():

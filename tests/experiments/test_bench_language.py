@@ -10,7 +10,9 @@ import pytest
 
 pytest.importorskip("threadpoolctl", reason="experiments set BLAS threads")
 
-from experiments import bench_language, bench_language_steps, table3
+from experiments import table3
+from experiments.bench import language as bench_language
+from experiments.bench import language_steps as bench_language_steps
 from minadv.base.trees import leaves
 from minadv.models.language.model import TokenBatch
 from minadv.regularizers import AdD, Plain
@@ -93,7 +95,7 @@ def test_a_report_of_what_did_not_run() -> None:
 def test_the_rival_does_the_same_work(method: str, fused: bool, rng: np.random.Generator) -> None:
     """In float64, with the same noise: the gradients of minadv."""
     torch = pytest.importorskip("torch")
-    from experiments import bench_language_torch as rival
+    from experiments.bench import language_torch as rival
 
     size = TINY_SIZE
     model = size.model()

@@ -11,9 +11,10 @@ pytest.importorskip("safetensors")
 pytest.importorskip("matplotlib", reason="figures need matplotlib")
 pytest.importorskip("threadpoolctl", reason="experiments set BLAS threads")
 
-from experiments import bench_text, table2
-from experiments.text_methods import METHODS
-from tests.experiments.text_tiny import OF, TINY
+from experiments import table2
+from experiments.bench import text as bench_text
+from experiments.parts.text_methods import METHODS
+from tests.support.text_tiny import OF, TINY
 
 
 def test_bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:

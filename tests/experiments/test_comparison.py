@@ -14,9 +14,11 @@ pytest.importorskip("sklearn", reason="the digits come with scikit-learn")
 pytest.importorskip("matplotlib", reason="figures need matplotlib")
 pytest.importorskip("threadpoolctl", reason="experiments set BLAS threads")
 
-from experiments import bench_images, comparison, cost, digits, figure3, reporting, table1
-from experiments.comparison import Job, Preset, best_setting, compare
-from experiments.comparison_report import errors, figure, p_value, table, verdict, wilcoxon
+from experiments import digits, figure3, table1
+from experiments.bench import images as bench_images
+from experiments.parts import comparison, cost, reporting
+from experiments.parts.comparison import Job, Preset, best_setting, compare
+from experiments.parts.comparison_report import errors, figure, p_value, table, verdict, wilcoxon
 from minadv.backend import Device
 from minadv.cli import main
 from minadv.data.images.batches import take
@@ -25,7 +27,7 @@ from minadv.tasks.images import task
 from minadv.tasks.images.runs import load
 from minadv.training.runs import checkpoints
 from minadv.training.runs.folder import RunError
-from tests.data.idxfiles import write_four
+from tests.support.idxfiles import write_four
 
 METHODS = ("VD", "AdD K=1")
 SMALL = Preset("small", "digits", "row", 2, 8, 0.5, 1, batch=200, tasks=("s",))

@@ -9,9 +9,9 @@ pytest.importorskip("safetensors")
 pytest.importorskip("matplotlib", reason="figures need matplotlib")
 pytest.importorskip("threadpoolctl", reason="experiments set BLAS threads")
 
-from experiments import naive_bayes
+from experiments.parts import naive_bayes
 from minadv.data.texts.documents import Documents
-from tests.experiments.text_tiny import OF
+from tests.support.text_tiny import OF
 
 
 def test_naive_bayes_against_scikit_learn() -> None:

@@ -18,7 +18,8 @@ pytest.importorskip("tqdm", reason="experiments show progress")
 
 from threadpoolctl import threadpool_limits
 
-from experiments import digits, figure3, reporting, table1, table2, table3
+from experiments import digits, figure3, table1, table2, table3
+from experiments.parts import reporting
 from minadv.backend import BackendError
 from minadv.base.errors import DataError
 from minadv.fast import threads
@@ -144,7 +145,7 @@ def test_the_first_failure_stops_the_rest(tmp_path: Path) -> None:
 SLEEPY = """
 import sys, time
 from pathlib import Path
-from experiments import reporting
+from experiments.parts import reporting
 
 def nap(folder):
     Path(folder, "begun").touch()
@@ -164,7 +165,7 @@ def test_ctrl_c_ends_parallel_runs(when: str, tmp_path: Path) -> None:
     """Sent to the whole group, as a terminal does; the processes end with their parent, which says one line."""
     script = tmp_path / "sleepy.py"
     script.write_text(SLEEPY)
-    env = {**os.environ, "PYTHONPATH": str(Path(reporting.__file__).parents[1])}
+    env = {**os.environ, "PYTHONPATH": str(Path(reporting.__file__).parents[2])}
     child = subprocess.Popen(
         [sys.executable, str(script), str(tmp_path)], stderr=subprocess.PIPE, text=True, env=env, process_group=0
     )
@@ -186,7 +187,7 @@ def test_processes_end_with_a_killed_parent(tmp_path: Path) -> None:
     """They would otherwise train on, beside those of the same command given again."""
     script = tmp_path / "sleepy.py"
     script.write_text(SLEEPY)
-    env = {**os.environ, "PYTHONPATH": str(Path(reporting.__file__).parents[1])}
+    env = {**os.environ, "PYTHONPATH": str(Path(reporting.__file__).parents[2])}
     child = subprocess.Popen([sys.executable, str(script), str(tmp_path)], env=env)
     patience = time.monotonic() + 60
     while not (tmp_path / "begun").exists() and time.monotonic() < patience:

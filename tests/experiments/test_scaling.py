@@ -10,12 +10,13 @@ import pytest
 pytest.importorskip("threadpoolctl")
 pytest.importorskip("tqdm")
 
-from experiments import scaling, scaling_tables
-from experiments.scaling_model import Cluster, Compute, Gpu, Network, Size, fit_compute, fit_network, forecast
+from experiments import scaling
+from experiments.parts import scaling_tables
+from experiments.parts.scaling_model import Cluster, Compute, Gpu, Network, Size, fit_compute, fit_network, forecast
 from minadv.base.trees import leaves, tree_add
 from minadv.models.language.model import LanguageModel
 from minadv.training.parallel.teams import Part
-from tests.compare import assert_close
+from tests.support.compare import assert_close
 
 TINY = [
     Size("sMNIST", T=6, B=8, layers=((1, 5),), n_out=3),

@@ -13,23 +13,18 @@ pytest.importorskip("safetensors")
 pytest.importorskip("matplotlib", reason="figures need matplotlib")
 pytest.importorskip("threadpoolctl", reason="experiments set BLAS threads")
 
-from experiments import (
-    reporting,
-    table2,
-    text_comparison,
-    text_jobs,
-    text_verdicts,
-)
-from experiments.text_jobs import Base, Job
-from experiments.text_methods import METHODS, SUMS, Setting
+from experiments import table2
+from experiments.parts import reporting, text_comparison, text_jobs, text_verdicts
+from experiments.parts.text_jobs import Base, Job
+from experiments.parts.text_methods import METHODS, SUMS, Setting
 from minadv.cli import main
 from minadv.models.text import TextClassifier
 from minadv.regularizers import AdD
 from minadv.tasks.text.training import load_text
 from minadv.training.loop import Interrupted
 from minadv.training.runs.folder import RunError
-from tests.experiments.text_tiny import OF, TINY
-from tests.training.text_problems import corpus
+from tests.support.text_problems import corpus
+from tests.support.text_tiny import OF, TINY
 
 
 @pytest.fixture(autouse=True)

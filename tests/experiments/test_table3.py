@@ -12,8 +12,9 @@ pytest.importorskip("safetensors")
 pytest.importorskip("matplotlib", reason="figures need matplotlib")
 pytest.importorskip("threadpoolctl", reason="experiments set BLAS threads")
 
-from experiments import language_comparison, language_report, reporting, table3
-from experiments.language_comparison import METHODS, REPEATED, Preset, best_setting, compare, settings
+from experiments import table3
+from experiments.parts import language_comparison, language_report, reporting
+from experiments.parts.language_comparison import METHODS, REPEATED, Preset, best_setting, compare, settings
 from minadv.base.errors import DataError
 from minadv.cli import Parser, main
 from minadv.commands import language_settings
@@ -25,8 +26,8 @@ from minadv.regularizers import AdD
 from minadv.tasks.language.training import evaluate, load_language, open_language
 from minadv.training.runs import checkpoints
 from minadv.training.runs.folder import RunError
-from tests.data.corpora import write_corpus
-from tests.training.languages import lines
+from tests.support.corpora import write_corpus
+from tests.support.language_runs import lines
 
 SMALL = Preset(
     "small",

@@ -9,9 +9,10 @@ pytest.importorskip("safetensors")
 pytest.importorskip("matplotlib", reason="figures need matplotlib")
 pytest.importorskip("threadpoolctl", reason="experiments set BLAS threads")
 
-from experiments import table2, text_jobs, text_methods, text_verdicts
-from experiments.text_comparison import best_setting
-from experiments.text_methods import METHODS, Setting, settings
+from experiments import table2
+from experiments.parts import text_jobs, text_methods, text_verdicts
+from experiments.parts.text_comparison import best_setting
+from experiments.parts.text_methods import METHODS, Setting, settings
 from minadv.adversary import find_budgets
 from minadv.commands import text_settings
 from minadv.models.text import TextClassifier

@@ -9,9 +9,9 @@ pytest.importorskip("safetensors")
 pytest.importorskip("matplotlib", reason="figures need matplotlib")
 pytest.importorskip("threadpoolctl", reason="experiments set BLAS threads")
 
-from experiments import text_verdicts
-from experiments.text_methods import Setting
-from tests.experiments.text_tiny import TINY
+from experiments.parts import text_verdicts
+from experiments.parts.text_methods import Setting
+from tests.support.text_tiny import TINY
 
 
 def result(method: str, wrong: list[int], seed: int = 0, **more: Any) -> dict[str, Any]:

@@ -9,7 +9,8 @@ pytest.importorskip("sklearn", reason="the digits come with scikit-learn")
 pytest.importorskip("matplotlib", reason="figures need matplotlib")
 pytest.importorskip("threadpoolctl", reason="experiments set BLAS threads")
 
-from experiments import bounds, search_quality, small_nets
+from experiments import bounds, search_quality
+from experiments.parts import small_nets
 from minadv.adversary import find_adversary
 from minadv.models import Classifier
 

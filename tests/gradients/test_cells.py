@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 
 from minadv import gradcheck, lstm
-from tests.cells import CELLS, GAPS, RAGGED, make, seeds, sizes_and_masks
+from tests.support.cells import CELLS, GAPS, RAGGED, make, seeds, sizes_and_masks
 
 BOTH = ("h", "state")
 HALF = 2.0 * np.array([[1, 0], [0, 1], [1, 1]])  # (3, 2), a binary mask with its scale

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from minadv import gradcheck
 from minadv.distances import DISTANCES
-from tests.cells import seeds
-from tests.compare import assert_close
+from tests.support.cells import seeds
+from tests.support.compare import assert_close
 
 
 def check(distance, args, rng):

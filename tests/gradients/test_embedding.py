@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from minadv import gradcheck, layers
 from minadv.backend import to_host
 from minadv.words import embedding
-from tests.cells import seeds
-from tests.compare import assert_close
-from tests.texts import fewer, zipf
+from tests.support.cells import seeds
+from tests.support.compare import assert_close
+from tests.support.texts import fewer, zipf
 
 sizes = st.integers(1, 4)
 

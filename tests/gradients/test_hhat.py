@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 
 from minadv.backend import to_host
-from tests import textbook
-from tests.cells import CELLS, GAPS, RAGGED, make, seeds, sizes_and_masks
-from tests.compare import assert_close
+from tests.support import textbook
+from tests.support.cells import CELLS, GAPS, RAGGED, make, seeds, sizes_and_masks
+from tests.support.compare import assert_close
 
 
 def numeric_hhat(problem, step=1e-5):

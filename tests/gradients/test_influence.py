@@ -9,9 +9,9 @@ from minadv.backend import to_host
 from minadv.distances import by_name
 from minadv.influence import influence_map, influence_map_double_sum
 from minadv.models import Batch, stack
-from tests.cells import RAGGED
-from tests.compare import assert_close
-from tests.networks import network
+from tests.support.cells import RAGGED
+from tests.support.compare import assert_close
+from tests.support.networks import network
 
 EPS0 = np.array([[1.0, 1, 1, 0], [1, 0, 1, 1], [1, 1, 1, 1]])  # (B, H)
 LAST, EVERY = "last", "all"

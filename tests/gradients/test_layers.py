@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minadv import gradcheck, layers
-from tests.cells import seeds
+from tests.support.cells import seeds
 
 leading = st.lists(st.integers(1, 3), min_size=1, max_size=3).map(tuple)
 sizes = st.integers(1, 4)

@@ -9,10 +9,10 @@ from minadv import regularizers
 from minadv.backend import to_host
 from minadv.base.trees import leaves, tree_map
 from minadv.regularizers import VAT, AdD, Sum
-from tests.cells import RAGGED
-from tests.compare import assert_close, assert_same_bits
-from tests.networks import network
-from tests.regularized import LIKELIHOOD, WEIGHT, check, every_case, run
+from tests.support.cells import RAGGED
+from tests.support.compare import assert_close, assert_same_bits
+from tests.support.networks import network
+from tests.support.regularized import LIKELIHOOD, WEIGHT, check, every_case, run
 
 LAM = np.array([0.1, 0.4, 0.2, 0.3])
 CASES = list(every_case(None))

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from minadv import gradcheck
 from minadv.words import sampled_softmax
 from minadv.words.sampled_softmax import Sampled
-from tests.cells import seeds
-from tests.texts import fewer
+from tests.support.cells import seeds
+from tests.support.texts import fewer
 
 sizes = st.integers(1, 3)
 

@@ -11,8 +11,8 @@ from minadv import gradcheck, layers
 from minadv.backend import to_host
 from minadv.distances import DISTANCES, by_name
 from minadv.words import softmax_blocks
-from tests.cells import seeds
-from tests.compare import assert_close, assert_same_bits, assert_zero
+from tests.support.cells import seeds
+from tests.support.compare import assert_close, assert_same_bits, assert_zero
 
 every_distance = pytest.mark.parametrize("name", DISTANCES)
 blocks = st.sampled_from([None, 1, 2, 3, 100])

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from minadv.base.trees import tree_map
-from tests.cells import CELLS, GAPS, RAGGED, make
-from tests.compare import assert_close, assert_zero
+from tests.support.cells import CELLS, GAPS, RAGGED, make
+from tests.support.compare import assert_close, assert_zero
 
 every_cell = pytest.mark.parametrize("name", CELLS)
 

@@ -10,8 +10,8 @@ from minadv.base.trees import leaves, tree_map
 from minadv.distances import by_name
 from minadv.fast.workspace import Workspace, scope
 from minadv.models.language.model import LanguageModel, TokenBatch
-from tests.compare import assert_close, assert_same_bits, assert_zero
-from tests.models.languages import DROPOUTS, PENALTIES, language
+from tests.support.compare import assert_close, assert_same_bits, assert_zero
+from tests.support.language_models import DROPOUTS, PENALTIES, language
 
 
 @pytest.mark.parametrize("tied", [True, False])

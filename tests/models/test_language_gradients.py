@@ -11,8 +11,8 @@ from minadv.base.trees import leaves, tree_add, tree_map
 from minadv.distances import by_name
 from minadv.models.language.activation import activation_penalty, temporal_penalty
 from minadv.models.language.model import LanguageModel, TokenBatch
-from tests.compare import assert_close, assert_same_bits, assert_zero
-from tests.models.languages import DROPOUTS, PENALTIES, fewer, language
+from tests.support.compare import assert_close, assert_same_bits, assert_zero
+from tests.support.language_models import DROPOUTS, PENALTIES, fewer, language
 
 weights = pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
 

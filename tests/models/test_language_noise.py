@@ -9,8 +9,8 @@ from minadv.backend import to_host
 from minadv.base.shared_draws import Share
 from minadv.models.language.model import LanguageModel, TokenBatch
 from minadv.models.language.noise import drop
-from tests.compare import assert_close, assert_same_bits
-from tests.models.languages import DROPOUTS, language
+from tests.support.compare import assert_close, assert_same_bits
+from tests.support.language_models import DROPOUTS, language
 
 RATES = {"words": 0.3, "inputs": 0.4, "outputs": (0.3, 0.3, 0.4), "U": 0.5}
 

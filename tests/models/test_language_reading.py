@@ -11,8 +11,8 @@ from minadv.base.trees import tree_map
 from minadv.fast.workspace import Workspace, scope
 from minadv.models.language.model import LanguageModel, TokenBatch
 from minadv.models.language.reading import Reading, next_word_probabilities, read
-from tests.compare import assert_close, assert_same_bits
-from tests.models.languages import DROPOUTS, PENALTIES, language
+from tests.support.compare import assert_close, assert_same_bits
+from tests.support.language_models import DROPOUTS, PENALTIES, language
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

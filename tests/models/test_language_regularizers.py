@@ -13,10 +13,10 @@ from minadv.fast.workspace import Workspace
 from minadv.influence import ZeroInfluenceWarning
 from minadv.models.language.model import TokenBatch
 from minadv.regularizers import AT, EL, FD, VAT, VD, AdD, Pi, Plain
-from tests.compare import assert_close, assert_same_bits
-from tests.models.languages import DROPOUTS, PENALTIES, language
-from tests.networks import Watched
-from tests.regularized import LIKELIHOOD, WEIGHT, Passes
+from tests.support.compare import assert_close, assert_same_bits
+from tests.support.language_models import DROPOUTS, PENALTIES, language
+from tests.support.networks import Watched
+from tests.support.regularized import LIKELIHOOD, WEIGHT, Passes
 
 BUDGETS = {"layer0": 2, "layer1": 1, "layer2": 2}
 DELTAS = {"layer0": 0.5, "layer1": 0.5, "layer2": 0.7}

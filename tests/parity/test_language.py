@@ -7,9 +7,9 @@ from minadv.base.trees import leaves, tree_add, tree_map
 from minadv.distances import by_name
 from minadv.models.language.model import LanguageModel
 from minadv.models.language.reading import read
-from tests.compare import assert_close
-from tests.models.languages import DROPOUTS, PENALTIES, language
 from tests.parity.test_torch_layers import TORCH
+from tests.support.compare import assert_close
+from tests.support.language_models import DROPOUTS, PENALTIES, language
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch

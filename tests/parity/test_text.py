@@ -9,9 +9,9 @@ from minadv.base.trees import tree_map
 from minadv.models.text import TextClassifier
 from minadv.words import embedding, sampled_softmax
 from minadv.words.sampled_softmax import Sampled, correct, draw
-from tests.compare import assert_close
 from tests.parity.test_torch_cells import STEPS, with_grad
-from tests.texts import classifier, language_model, zipf
+from tests.support.compare import assert_close
+from tests.support.texts import classifier, language_model, zipf
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch

@@ -7,8 +7,8 @@ import pytest
 
 from minadv import torch_layout
 from minadv.base.trees import tree_map
-from tests.cells import CELLS, GAPS, RAGGED, make
-from tests.compare import assert_close
+from tests.support.cells import CELLS, GAPS, RAGGED, make
+from tests.support.compare import assert_close
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch

@@ -5,7 +5,7 @@ import pytest
 
 from minadv import layers
 from minadv.distances import DISTANCES
-from tests.compare import assert_close
+from tests.support.compare import assert_close
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from minadv.backend import to_host
 from minadv.base.trees import tree_map
-from tests.cells import CELLS, make, seeds, sizes_and_masks
-from tests.compare import assert_close, assert_same_bits
+from tests.support.cells import CELLS, make, seeds, sizes_and_masks
+from tests.support.compare import assert_close, assert_same_bits
 
 every_cell = pytest.mark.parametrize("name", CELLS)
 

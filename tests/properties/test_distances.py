@@ -8,8 +8,8 @@ from hypothesis.extra.numpy import arrays
 
 from minadv.backend import to_host
 from minadv.distances import DISTANCES
-from tests.cells import seeds
-from tests.compare import assert_close
+from tests.support.cells import seeds
+from tests.support.compare import assert_close
 
 every_distance = pytest.mark.parametrize("name", DISTANCES)
 on_probabilities = pytest.mark.parametrize("name", ["js", "kl", "rkl", "l2"])

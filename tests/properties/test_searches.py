@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from minadv import bounds, masks
 from minadv.adversary import find_adversary
 from minadv.backend import to_host
-from tests.cells import seeds
-from tests.networks import network
+from tests.support.cells import seeds
+from tests.support.networks import network
 
 CHEAP = [
     {"search": "greedy", "adv_steps": 1},

@@ -10,7 +10,7 @@ from hypothesis.extra.numpy import arrays
 
 from minadv.backend import to_host
 from minadv.flip import flip
-from tests.cells import seeds
+from tests.support.cells import seeds
 
 unflipping = pytest.mark.parametrize("allow_unflip", [True, False])
 GAINS = st.one_of(st.sampled_from([-1.0, -0.0, 0.0, 1.0, 2.0]), st.floats(-3, 3))

@@ -14,8 +14,8 @@ from minadv import bounds
 from minadv.adversary import find_adversary
 from minadv.backend import to_host
 from minadv.distances import DISTANCES
-from tests.cells import seeds
-from tests.networks import network
+from tests.support.cells import seeds
+from tests.support.networks import network
 
 NETS, H, C = 500, 3, 3  # with every distance and distribution below: some thousands of networks in all
 ROUNDING = 1e-11

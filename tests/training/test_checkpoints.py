@@ -13,8 +13,8 @@ from minadv.base import files
 from minadv.base.trees import leaves, tree_map
 from minadv.training.runs import checkpoints
 from minadv.training.runs.checkpoints import CheckpointError, CheckpointWarning, latest, load, save
-from tests.compare import assert_same_bits
-from tests.training.runs import Params, assert_sound, names, tree_at
+from tests.support.compare import assert_same_bits
+from tests.support.runs import Params, assert_sound, names, tree_at
 
 pytest.importorskip("safetensors")
 

@@ -8,7 +8,7 @@ import pytest
 from minadv.backend import to_host
 from minadv.base.trees import leaves
 from minadv.training.clip import Clip, choose, clip_norm, clip_value, global_norm
-from tests.compare import assert_close, assert_same_bits
+from tests.support.compare import assert_close, assert_same_bits
 
 NAMES = {"embedding.E", "embeddings", "cell.W", "cell.b"}
 

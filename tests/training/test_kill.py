@@ -19,7 +19,7 @@ from minadv.cli import main
 from minadv.fast import compiled
 from minadv.training.runs import checkpoints, log
 from minadv.training.runs.folder import read_config
-from tests.data.idxfiles import write_four
+from tests.support.idxfiles import write_four
 
 pytest.importorskip("safetensors")
 
@@ -49,7 +49,7 @@ def command(run: Path, idx: Path, steps: int) -> list[str]:
 
 
 def process(arguments: list[str], call: str = "fsync", n: int = 0, group: int | None = None) -> subprocess.Popen[str]:
-    started = [sys.executable, "-m", "tests.training.deadly", call, str(n), *arguments]
+    started = [sys.executable, "-m", "tests.support.deadly", call, str(n), *arguments]
     pipe = subprocess.PIPE
     return subprocess.Popen(started, cwd=ROOT, stdout=pipe, stderr=pipe, text=True, process_group=group)
 

@@ -14,7 +14,7 @@ from minadv.training.loop import Recipe, train
 from minadv.training.progress import Progress
 from minadv.training.runs import log
 from minadv.training.runs.log import LogError, append, header, read, rewind, start
-from tests.training.problems import task
+from tests.support.problems import task
 
 
 @pytest.fixture

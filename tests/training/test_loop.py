@@ -32,8 +32,8 @@ from minadv.training.optimizers import ASGD, SGD, Adam, RMSProp
 from minadv.training.parallel.teams import Alone
 from minadv.training.runs import checkpoints
 from minadv.training.schedules import RampDown, RampUp
-from tests.compare import assert_same_bits, pairs
-from tests.training.problems import Around, Poisoned, Scripted, task
+from tests.support.compare import assert_same_bits, pairs
+from tests.support.problems import Around, Poisoned, Scripted, task
 
 METHODS = [Plain(), VD(p=0.2), EL(p=0.2), FD(p=0.2), Pi(p=0.2), AdD(delta=0.4), AT(norm=0.1), VAT(norm=0.1)]
 

@@ -23,11 +23,11 @@ from minadv.training.parallel.mpi import CUDA_AWARE, Ranks, checksum
 from minadv.training.parallel.ranks import World
 from minadv.training.parallel.teams import Alone
 from minadv.training.runs import checkpoints, log
-from tests.compare import assert_close, assert_same_bits
-from tests.data.idxfiles import write_four
-from tests.training import ranked
-from tests.training.problems import task
-from tests.training.threaded import run_ranks
+from tests.support import ranked
+from tests.support.compare import assert_close, assert_same_bits
+from tests.support.idxfiles import write_four
+from tests.support.problems import task
+from tests.support.threaded import run_ranks
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 100  # no test may hang
@@ -65,7 +65,7 @@ def wait(child: subprocess.Popen[str]) -> tuple[int, str, str]:
 
 
 def ranks(n: int, *arguments: Any) -> tuple[int, str, str]:
-    return wait(start(n, "-m", "tests.training.ranked", *arguments))
+    return wait(start(n, "-m", "tests.support.ranked", *arguments))
 
 
 @pytest.fixture(scope="module")
@@ -199,7 +199,7 @@ def test_kill_9(whole: Any, idx: Path, tmp_path: Path) -> None:
 
 def test_ctrl_c(whole: Any, idx: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    child = start(2, "-m", "tests.training.ranked", "cli", 0, -1, *command(run, idx, LONG))
+    child = start(2, "-m", "tests.support.ranked", "cli", 0, -1, *command(run, idx, LONG))
     assert child.stderr is not None
     while (line := child.stderr.readline()) and not line.startswith("step 4"):
         pass

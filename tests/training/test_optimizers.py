@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from minadv.backend import to_host
 from minadv.base.trees import leaves, tree_map
 from minadv.training.optimizers import ASGD, SGD, Adam, Optimizer, RMSProp
-from tests.compare import assert_close, assert_same_bits
+from tests.support.compare import assert_close, assert_same_bits
 
 STEPS = 8
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from minadv.training.optimizers import ASGD, Adam
 from minadv.training.runs.packing import pack, unpack
-from tests.compare import assert_same_bits
+from tests.support.compare import assert_same_bits
 
 
 def test_there_and_back(put: Any, rng: Any) -> None:

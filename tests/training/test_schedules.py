@@ -9,7 +9,7 @@ import pytest
 from minadv.base.trees import leaves
 from minadv.training.ema import EMA
 from minadv.training.schedules import Constant, ExponentialDecay, RampDown, RampUp
-from tests.compare import assert_close, assert_same_bits
+from tests.support.compare import assert_close, assert_same_bits
 
 
 def test_ramp_up() -> None:

@@ -1,0 +1,218 @@
+r"""What is measured of minadv alone: accuracy in float32, cost against T, B, H and K, the searches, subnormals, remat.
+
+Each function runs in a process of its own (`experiments.bench.contenders.processes.call`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from experiments.bench.contenders import check, ours, registry
+from experiments.bench.contenders.problem import NAMES, Outcome, Problem, Size, draw
+from minadv import distances
+from minadv.adversary import find_adversary
+from minadv.backend import Array
+from minadv.base.streams import stream
+from minadv.base.trees import leaves
+from minadv.fast import elementwise, threads
+from minadv.fast.workspace import Workspace, scope
+from minadv.models.classifier import Batch, Classifier, Params
+from minadv.training.parallel.teams import Alone
+from minadv.training.runs import folder as folders
+
+
+def accuracy(
+    size: Size, seeds: Sequence[int], contenders: Mapping[str, tuple[str, dict[str, Any]]] = registry.ACCURATE
+) -> dict[str, list[dict[str, float]]]:
+    """Relative errors of maps and gradients in float32 against float64, one dict a seed, by contender.
+
+    ``grads`` is the error of all gradients as one vector. All go on with minadv's mask.
+    """
+    found: dict[str, list[dict[str, float]]] = {}
+    for seed in seeds:
+        problem = draw(size, seed)
+        used = ours.Ours(problem, workers=1).outcome(1).used
+        right = check.reference(size, seed, 1, used)
+        for name, (maker, options) in contenders.items():
+            try:
+                contender = registry.make(maker, problem, options)
+            except ImportError:
+                continue
+            found.setdefault(name, []).append(_errors(contender.outcome(1, used), right))
+    return found
+
+
+def _errors(outcome: Outcome, right: Outcome) -> dict[str, float]:
+    by_name = {f"d{n}": check.relative(a, b) for n, a, b in zip(NAMES, outcome.grads, right.grads, strict=True)}
+    whole = [np.concatenate([g.reshape(-1) for g in o.grads]) for o in (outcome, right)]
+    return {"map": check.relative(outcome.maps[0], right.maps[0]), "grads": check.relative(*whole), **by_name}
+
+
+SCALES: dict[str, tuple[Size, tuple[int, ...]]] = {
+    "T": (Size("T", 784, 100, 1, 100, 0.03), (98, 196, 392, 784, 1568)),
+    "B": (Size("B", 196, 100, 1, 100, 0.03), (25, 50, 100, 200, 400)),
+    "H": (Size("H", 20, 64, 1, 100, 0.04), (64, 128, 256, 512, 1024)),
+    "K": (Size("K", 392, 100, 1, 100, 0.06), (1, 2, 3, 4, 6)),
+}
+"""What is varied, around which size, over which values."""
+
+
+def scaling(rounds: int, scales: Mapping[str, tuple[Size, tuple[int, ...]]]) -> dict[str, Any]:
+    """Median seconds of a step in one process against each of T, B, H and K, and the fitted exponents.
+
+    In K both the whole step, of which the base and the adversarial pass are constant, and the search, which K is about.
+    """
+    found: dict[str, Any] = {}
+    for name, (size, values) in scales.items():
+        jobs: dict[str, Callable[[], Any]] = {}
+        for value in values:
+            varied = size if name == "K" else Size(**{**vars(size), name: value})
+            K = value if name == "K" else 1
+            jobs[f"{name} {value}"] = partial(ours.Ours(draw(varied, 0), workers=1).step, K)
+            if name == "K":
+                jobs[f"search {value}"] = partial(Searching(draw(size, 0)).find, search="greedy", adv_steps=value)
+        seconds = {label: float(np.median(took)) for label, took in interleaved(jobs, rounds).items()}
+        found[name] = _fit(values, [seconds[f"{name} {value}"] for value in values])
+        if name == "K":
+            found["K, search only"] = _fit(values, [seconds[f"search {value}"] for value in values])
+    return found
+
+
+def _fit(values: Sequence[int], seconds: Sequence[float]) -> dict[str, Any]:
+    """The exponent of a power law, by least squares of the logarithms."""
+    exponent, _ = np.polyfit(np.log(values), np.log(seconds), 1)
+    return {"values": list(values), "seconds": list(seconds), "exponent": float(exponent)}
+
+
+class Searching:
+    """A model, its parameters and a batch, and the base pass: what searches and backward passes start from."""
+
+    def __init__(self, problem: Problem) -> None:
+        task = ours.make_task(problem, 1)
+        self.model: Classifier = task.model
+        self.params: Params = ours.make_params(problem.weights)
+        self.batch = Batch(problem.x, problem.targets)
+        self.problem, self.work = problem, Workspace()
+        self.base: Array = self.model.body(self.params, self.batch, masks={}, noise=None)[0]
+
+    def find(self, **options: Any) -> Any:
+        """The trace of a search, for the mask that training would go on with."""
+        with scope(self.work):
+            return find_adversary(
+                self.model,
+                self.params,
+                self.batch,
+                rng=stream(0, "masks"),
+                budgets=self.problem.size.budget,
+                base=self.base,
+                work=self.work,
+                **{"keep": "last" if options.get("search") == "greedy" else "best", **options},
+            )
+
+    def back(self, weights: bool) -> tuple[float, Any]:
+        """Seconds of a backward pass under the start's mask, from the distance, and its gradients."""
+        with scope(self.work):
+            features, _, cache = self.model.body(
+                self.params, self.batch, masks={"layer0": self.problem.start}, noise=None, work=self.work
+            )
+            compared = self.model.compare(self.params, self.base, features, None, distances.js)
+            started = time.perf_counter()
+            grads = self.model.body_backward(self.params, cache, compared.dfeatures1, weights=weights)
+            return time.perf_counter() - started, grads
+
+
+SEARCHES: dict[str, dict[str, Any]] = {
+    "greedy K=1": {"search": "greedy", "adv_steps": 1},
+    "greedy K=2": {"search": "greedy", "adv_steps": 2},
+    "reselect K=2": {"search": "reselect", "adv_steps": 2},
+    "random, 4 tries": {"search": "random", "tries": 4},
+}
+
+
+def searches(size: Size, rounds: int) -> dict[str, Any]:
+    """Seconds and passes of each search in one process, and those of an influence map's backward and a full one."""
+    on = Searching(draw(size, 0))
+    small = 4 * size.H**2 * 4 <= folders.CACHE
+    found: dict[str, Any] = {"searches": {}}
+    with threads.blas_threads(1 if small else None):
+        took = interleaved({name: partial(on.find, **options) for name, options in SEARCHES.items()}, rounds)
+        for name, options in SEARCHES.items():
+            passes = on.find(**options).passes
+            found["searches"][name] = {
+                "seconds": took[name], "forward": passes.forward, "backward": passes.backward,
+            }  # fmt: skip
+        pairs = [(on.back(False)[0], on.back(True)[0]) for _ in range(rounds + 1)][1:]  # the first ones make buffers
+    found["map"], found["backward"] = [a for a, _ in pairs], [b for _, b in pairs]
+    return found
+
+
+def subnormals(size: Size, rounds: int) -> dict[str, Any]:
+    """Seconds of a full backward pass with and without `elementwise.flush_vanished`, and how much is subnormal."""
+    on = Searching(draw(size, 0))
+    found: dict[str, Any] = {"flushed": {"seconds": []}, "not flushed": {"seconds": []}}
+    for n in range(rounds + 1):
+        for name in found:
+            with threads.blas_threads(1), _flushing(name == "flushed"):
+                seconds, grads = on.back(True)
+            dc = np.abs(grads.state[0].c)  # what is left of the gradient at the first step
+            found[name]["subnormal"] = float(((dc > 0) & (dc < np.finfo(dc.dtype).tiny)).mean())
+            if n > 0:
+                found[name]["seconds"].append(seconds)
+    return found
+
+
+@contextmanager
+def _flushing(on: bool) -> Iterator[None]:
+    """Within it the gradients that vanish are set to zero, or not."""
+    kept = elementwise.vanished
+    if not on:
+        elementwise.vanished = lambda dtype: -1.0  # type: ignore[assignment]  # nothing is that small
+    try:
+        yield
+    finally:
+        elementwise.vanished = kept
+
+
+def remat(size: Size, rounds: int) -> dict[str, Any]:
+    """Seconds of a step in one process and MB kept for backward, as usual and recomputing in segments.
+
+    What is kept: the slots of the workspace, and the states before each segment, of the base and of the adversarial
+    pass; with them the buffers of a backward pass. The packed weights, which are parameters, are not in it.
+
+    ``float64`` is the largest relative difference of a gradient in double precision.
+    """
+    problem, modes = draw(size, 0), {"plain": {"remat": False}, "remat": {"remat": True}}
+    contenders = {name: ours.Ours(problem, workers=1, **options) for name, options in modes.items()}
+    took = interleaved({name: partial(contender.step, 1) for name, contender in contenders.items()}, rounds)
+    kept = {}
+    for name, contender in contenders.items():
+        run = contender.run(1)
+        assert isinstance(run.team, Alone)
+        _, _, cache = run.task.model.body(
+            run.state.params, Batch(problem.x, problem.targets), masks={}, noise=None, work=Workspace()
+        )
+        states = sum(a.nbytes for layer in cache.caches for _, a in leaves(getattr(layer, "states", None)))
+        kept[name] = (run.team.work.nbytes - run.team.work.common_nbytes + 2 * states) / 1e6
+    del contenders, run, cache
+    small = replace(size, T=min(size.T, 100), H=min(size.H, 128))
+    one, two = (ours.Ours(draw(small, 0, np.float64), workers=1, **o).outcome(1).grads for o in modes.values())
+    return {"seconds": took, "kept": kept, "float64": max(map(check.relative, two, one))}
+
+
+def interleaved(jobs: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, list[float]]:
+    """Seconds of each job in each round, after one round that is not counted."""
+    took: dict[str, list[float]] = {name: [] for name in jobs}
+    for n in range(rounds + 1):
+        for name, job in jobs.items():
+            started = time.perf_counter()
+            job()
+            if n > 0:
+                took[name].append(time.perf_counter() - started)
+    return took

@@ -1,0 +1,212 @@
+"""One-line mistakes that the suite must notice, and a runner that plants one in a copy of the package.
+
+python -m tests.support.mutants            # all of them, with what caught each
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from minadv.fast import compiled
+
+ROOT = Path(__file__).parents[2]
+CELLS, ZEROS, HHAT = "gradients/test_cells.py", "gradients/test_zeros.py", "gradients/test_hhat.py"
+TOGETHER, PACKING = "fast/test_together.py", "fast/test_packing.py"
+COMPILED, WHOLE = "fast/test_numba_steps.py", "fast/test_numba_pass.py"
+LAYERS, DISTANCES, FORWARD = "gradients/test_layers.py", "gradients/test_distances.py", "test_cells.py"
+TESTS_FAILED, WRONG_PACKAGE = 1, 99  # exit codes: pytest's, and ours if it would have tested something else
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """In `minadv/<file>` the text `old`, which stands there once, becomes `new`; `caught_by` is a file of tests."""
+
+    file: str
+    name: str
+    old: str
+    new: str
+    caught_by: str
+
+
+TABLE = {
+    "rnn.py": [
+        ("mask lost on the way back", "xp.multiply(dhhat[t - 1], m, out=dh_t)", "dh_t[...] = dhhat[t - 1]", CELLS),
+        ("mask gradient by the wrong state", "dm += dhhat[t - 1] * h[t - 1]", "dm += dhhat[t - 1] * h[t]", HHAT),
+        ("weights one step late", "hhats = h[:-1] if m is None", "hhats = h[1:] if m is None", CELLS),
+        ("padding has a gradient", "dh_t -= carried", "pass", ZEROS),
+    ],
+    "lstm.py": [
+        ("mask gradient overwritten", "dm += xp.multiply(", "dm[...] = xp.multiply(", CELLS),
+        (
+            "mask applied to the state itself",
+            "xp.multiply(h, m, out=entering[:H])",
+            "entering[:H] = xp.multiply(h, m, out=h)",
+            FORWARD,
+        ),
+        ("later steps forgotten", "dh[:, n] += dh_out[t - 1].T", "dh[:, n] = dh_out[t - 1].T", CELLS),
+        (
+            "last cell's gradient ignored",
+            "(dstate.h.T, dstate.c.T)",
+            "(dstate.h.T, 0)",
+            CELLS,
+        ),
+        (
+            "cell of the wrong step",
+            "first.a[t - 1][:, :, None], first.c[t - 1]",
+            "first.a[t - 1][:, :, None], first.c[t]",
+            CELLS,
+        ),
+        (
+            "padding changes the cell",
+            "c[:, n] = xp.where(cache.valid[t - 1], c[:, n], cache.c[t - 1])",
+            "pass",
+            FORWARD,
+        ),
+        ("cell gradient lost over padding", "dc[:, n] += past_c", "pass", CELLS),
+        (
+            "all passes read the first one's columns",
+            "= a[:, :, n], c[:, n], h[:, n]",
+            "= a[:, :, 0], c[:, n], h[:, n]",
+            TOGETHER,
+        ),
+        (
+            "gates in another order on the way back",
+            "params.U.reshape(H, 4, H).tr",
+            "params.U[:, ::-1].reshape(H, 4, H).tr",
+            TOGETHER,
+        ),
+        ("one x for all passes", "xW[n][t - 1]", "xW[0][t - 1]", TOGETHER),
+    ],
+    "fast/chunks.py": [
+        ("chunks overwrite each other", "if self.dparams is None else xp.add(", "if True else xp.add(", TOGETHER),
+        ("each x once, whatever the passes", "all(other is x for other in self._xs)", "True", TOGETHER),
+    ],
+    "fast/packing.py": [
+        ("pieces overwrite each other", "out += xp.matmul(", "out[...] = xp.matmul(", PACKING),
+        ("steps of a group in another order", "-1, B).transpose(1, 0, 2)", "-1, B).transpose(1, 0, 2)[::-1]", PACKING),
+    ],
+    "gru.py": [
+        (
+            "weights of the unmasked state",
+            "hhats = h[:-1] if m is None else xp.multiply(h[:-1], m",
+            "hhats = h[:-1] if m is None else xp.multiply(h[:-1], 1",
+            CELLS,
+        ),
+        ("gradient lost over padding", "dh_t += carried", "pass", CELLS),
+        ("reset gate before the bias", "bn=flat_dq[:, 2 * H :].sum(axis=0)", "bn=flat_n.sum(axis=0)", CELLS),
+        ("leak overwrites", "dh_t += dleak", "dh_t[...] = dleak", CELLS),
+        ("masked leak not in the masked copy", "dhhat[t - 1] += dleak", "pass", CELLS),
+    ],
+    "fast/elementwise.py": [
+        ("no slope of tanh", "xp.multiply(dz, dh, out=dz)", "dz[...] = dh", CELLS),
+        ("wrong gate", "di *= g", "di *= i", CELLS),
+        ("cell gradient overwritten", "dc += free", "dc[...] = free", CELLS),
+        ("cell does not forget", "dc *= f", "pass", CELLS),
+        (
+            "slope of the wrong activation",
+            "xp.add(g, 1, out=free)",
+            "xp.add(g, 0, out=free)",
+            CELLS,
+        ),
+        ("update gate the wrong way round", "dn *= 1 - z", "dn *= z", CELLS),
+    ],
+    "fast/numba_steps.py": [
+        ("slope of the wrong activation, compiled", "(_ONE + g) * i * dc_j", "(_ONE - g) * i * dc_j", COMPILED),
+        ("a constant with a wrong digit", "1.6666665459e-1", "1.6665665459e-1", COMPILED),
+        ("NaN becomes a number", "x = _LEAST if x < _LEAST else x", "x = x if x >= _LEAST else _LEAST", COMPILED),
+        (
+            "the cell's memory is the gate's",
+            "_loop(gates, cell, gates, cell, ",
+            "_loop(gates, gates[0], gates, cell, ",
+            COMPILED,
+        ),
+        ("the mask is lost on the way back, compiled", "dh[j] = dhhat[j] * m[j]", "dh[j] = dhhat[j]", WHOLE),
+        ("the map is of the last step only, compiled", "dm[j] += dhhat[j] * h[j]", "dm[j] = dhhat[j] * h[j]", WHOLE),
+        ("the chunk's first state, compiled", "h_before[:] = h_start", "h_before[:] = h", WHOLE),
+        ("cells of the next step, compiled", "(cells[t].reshape(shape), h", "(cells[t + 1].reshape(shape), h", WHOLE),
+        ("gates add up to the last, compiled", "_plus(dhhat.reshape(n), h.reshape(n))", "dhhat[:] = h", WHOLE),
+        (
+            "what is no number vanishes, compiled",
+            "_f(0) if abs(gradient[j]) <= limit else gradient[j]",
+            "gradient[j] if abs(gradient[j]) > limit else _f(0)",
+            WHOLE,
+        ),
+    ],
+    "fast/numba_pass.py": [
+        (
+            "the last chunk's cell for all, compiled",
+            "cells[0] = cache.c[k]\n        numba_steps.backward_steps",
+            "cells[0] = cache.c[0]\n        numba_steps.backward_steps",
+            WHOLE,
+        ),
+    ],
+    "layers.py": [
+        (
+            "repeated tokens overwrite",
+            "dE[ordered[starts]] = xp.add.reduceat(dy.reshape(-1, E.shape[1])[order], starts, axis=0)",
+            "dE[flat] = dy.reshape(-1, E.shape[1])",
+            "test_layers.py",
+        ),
+        ("target forgotten", "dlogits[rows, columns] -= 1", "pass", LAYERS),
+        ("slope at the kink", "xp.where(x > 0, dy, 0)", "xp.where(x >= 0, dy, 0)", LAYERS),
+    ],
+    "distances.py": [
+        ("the other's mean in js", "(terms1, p1, sum1)", "(terms1, p1, sum0)", DISTANCES),
+        ("sign of the second argument", "_through_softmax(p1, -2 * gap)", "_through_softmax(p1, 2 * gap)", DISTANCES),
+        ("what rounding has lost stays lost", "    log += x\n", "", "test_distances.py"),
+        ("mean of the scores forgotten", "p * (s - (p * s).sum(axis=-1, keepdims=True))", "p * s", DISTANCES),
+    ],
+    "gradcheck.py": [
+        ("a lenient checker", "error <= tol * max(", "error <= 1e4 * tol * max(", "test_gradcheck.py"),
+    ],
+    "fast/workspace.py": [
+        ("stale caches pass", "slot.ticket += 1", "slot.ticket += 0", "fast/test_workspace.py"),
+    ],
+}
+MUTANTS = [Mutant(file, *row) for file, rows in TABLE.items() for row in rows]
+
+CHECKED_PYTEST = f"""
+import pathlib, sys
+import minadv, pytest
+found = pathlib.Path(minadv.__file__).parents[1]
+sys.exit(pytest.main(sys.argv[1:]) if found == pathlib.Path.cwd() else {WRONG_PACKAGE})
+"""
+
+
+def run(mutant: Mutant | None, files: list[str]) -> subprocess.CompletedProcess[str]:
+    """Run these files of tests against a copy of the package, with the mutant planted in it if there is one."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder).resolve()
+        for part in ("minadv", "tests"):
+            shutil.copytree(ROOT / part, copy / part, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copy(ROOT / "pyproject.toml", copy)
+        if mutant is not None:
+            source = copy / "minadv" / mutant.file
+            text = source.read_text()
+            assert text.count(mutant.old) == 1, (
+                f"{mutant.file} has {mutant.old!r} {text.count(mutant.old)} times, not once"
+            )
+            source.write_text(text.replace(mutant.old, mutant.new))
+        environment = {k: v for k, v in os.environ.items() if k != "PYTEST_ADDOPTS"}
+        environment |= {"PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1", "HYPOTHESIS_PROFILE": "mutants"}
+        environment[compiled.VARIABLE] = (
+            "0"  # in a copy everything would be compiled again; COMPILED and WHOLE do it anyway
+        )
+        quiet = ["-x", "-q", "-p", "no:cacheprovider", "--assert=plain"]  # that a test fails is enough, not why
+        command = [sys.executable, "-c", CHECKED_PYTEST, *quiet, *(f"tests/{file}" for file in files)]
+        return subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, timeout=300)
+
+
+def main() -> None:
+    for mutant in MUTANTS:
+        result = run(mutant, [mutant.caught_by])
+        failed = [line for line in result.stdout.splitlines() if line.startswith("FAILED")]
+        print(f"{mutant.name}: {failed[0] if result.returncode == TESTS_FAILED else f'SURVIVED ({result.returncode})'}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,91 @@
+"""One-line mistakes in the search, the regularizers and the bounds that the suite must notice."""
+
+from tests.support.mutants import Mutant
+
+STRICT, FLIP, MASKS, INFLUENCE = "properties/test_strict_flip.py", "test_flip.py", "test_masks.py", "test_influence.py"
+SEARCH, OPTIONS, MAPS = "test_adversary.py", "test_adversary_options.py", "gradients/test_influence.py"
+TERMS, GRADIENTS, INPUTS = "test_regularizers.py", "gradients/test_regularizers.py", "test_input_perturbations.py"
+
+TABLE = {
+    "flip.py": [
+        ("gains of zero flipped", "(gain > 0)", "(gain >= 0)", STRICT),
+        ("one flip too many", "_running(xp.maximum, S) - budget", "_running(xp.maximum, S) - budget - 1", STRICT),
+        ("freed places lost", "(excess == before)", "(excess == 0)", STRICT),
+        (
+            "ties by highest index",
+            'order = xp.argsort(-gain, axis=1, kind="stable")',
+            'order = xp.argsort(gain, axis=1, kind="stable")[:, ::-1]',
+            STRICT,
+        ),
+        ("flip before the test", "distance <= limit", "distance < limit", FLIP),
+        ("ties above the threshold", "xp.where(score > threshold", "xp.where(score >= threshold", FLIP),
+    ],
+    "masks.py": [
+        ("scale not differentiated", "(dm - mean) * (", "dm * (", MASKS),
+        ("budget lost to rounding", "delta * n_hidden + 1e-9", "delta * n_hidden", MASKS),
+    ],
+    "influence.py": [
+        ("states one step late", "g[u] * h[u]", "g[u] * h[u + 1]", MAPS),
+        ("u = t left out", "im = im + dread[t - 1] * h[t]", "pass", MAPS),
+        ("one example without a distance warns", "(d <= nothing).all()", "(d <= nothing).any()", INFLUENCE),
+    ],
+    "searches.py": [
+        (
+            "map of m, not of eps",
+            "masks.scale_backward(e, grads.masks[n], self.scale, p=self.p)",
+            "grads.masks[n]",
+            SEARCH,
+        ),
+        ("one-sided", "for sign in (1, -1)", "for sign in (1, 1)", SEARCH),
+        (
+            "both sides under one mask",
+            "[self._masks(eps) for eps in several]",
+            "[self._masks(several[0])] * len(several)",
+            SEARCH,
+        ),
+        ("the worst kept", "visit.d > top.d", "visit.d < top.d", SEARCH),
+        ("budget not cumulative", "math.ceil((k + 1) * b / K)", "math.ceil(b / K)", SEARCH),
+        (
+            "swap without giving up a place",
+            "candidate[rows, out] = eps0[rows, out]",
+            "pass",
+            SEARCH,
+        ),
+    ],
+    "adversary.py": [
+        ("one noise for both", "noise=noise if adv_noise is None else adv_noise", "noise=noise", OPTIONS),
+        (
+            "base mask not scaled",
+            "scaled = {name: masks.scale(eps, scale, p=p) for name, eps in eps0.items()}",
+            "scaled = dict(eps0)",
+            SEARCH,
+        ),
+    ],
+    "models/classifier.py": [
+        ("recurrent term overwritten", "dmasks.get(name, 0) + du", "du", MAPS),
+        ("base not stopped in the head", "if not stop_base:", "if True:", GRADIENTS),
+    ],
+    "terms.py": [
+        ("likelihood overwritten", "pending + factor * dfeatures", "factor * dfeatures", GRADIENTS),
+        ("sum instead of mean", "weight / len(self._on.batch)", "weight", GRADIENTS),
+    ],
+    "regularizers.py": [
+        (
+            "likelihood at the wrong pass",
+            "tally.add_nll(run, on.likelihood / self.samples)",
+            "tally.add_nll(base, on.likelihood / self.samples)",
+            GRADIENTS,
+        ),
+        ("likelihood taken twice", "share, likelihood=0.0))", "share))", TERMS),
+        ("other noise in the last pass", "bases[0], on.run(m, noise=noise)", "bases[0], on.run(m)", TERMS),
+    ],
+    "perturbations.py": [
+        ("start on the last step", "steps < steps.max(axis=0)", "steps <= steps.max(axis=0)", INPUTS),
+        ("a norm for each step", "(unit * unit).sum(axis=(0, 2)", "(unit * unit).sum(axis=2", INPUTS),
+    ],
+    "bounds.py": [
+        ("impossible masks in the maximum", "to_base[w > 0].max", "to_base.max", "test_bounds.py"),
+        ("bias of the wrong sign", "np.concatenate([[1.0], -w])", "np.concatenate([[1.0], w])", "test_bounds.py"),
+    ],
+}
+MUTANTS = [Mutant(file, *row) for file, rows in TABLE.items() for row in rows]

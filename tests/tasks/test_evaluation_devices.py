@@ -1,0 +1,32 @@
+"""A run's weights are on the host; an evaluation takes them where it is told to."""
+
+from typing import Any
+
+import pytest
+
+from minadv.regularizers import Plain
+from minadv.tasks.language.training import fit_language
+from minadv.tasks.text.training import fit_text, pretrain_text
+from tests.support import language_runs as languages
+from tests.support import text_problems
+
+TEXTS, WORDS = text_problems.corpus(), languages.corpus()
+SHORT: dict[str, Any] = {"workers": 1, "progress": False}
+
+RUNS = {
+    "texts": lambda: fit_text(
+        text_problems.classifier(TEXTS), TEXTS, regularizer=Plain(), steps=1, batch_size=6, **SHORT
+    ),
+    "language model of texts": lambda: pretrain_text(
+        text_problems.language_model(TEXTS), TEXTS, steps=1, batch_size=4, T=5, held_out=40, **SHORT
+    ),
+    "language model": lambda: fit_language(languages.model(WORDS), WORDS, epochs=0.2, batch_size=4, bptt=7, **SHORT),
+}
+
+
+@pytest.mark.parametrize("kind", RUNS)
+def test_the_same_on_every_device(kind: str, device: Any) -> None:
+    run = RUNS[kind]()
+    here, there = run.evaluate("valid"), run.evaluate("valid", device=device.name)
+    assert there == pytest.approx(here, rel=1e-5)
+    assert run.evaluate("valid", device=device) == there

@@ -1,0 +1,209 @@
+"""Workers that share a batch: the same masks and, up to the order of sums, the same gradients however many."""
+
+import os
+import signal
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from minadv import masks
+from minadv.base import shared_draws
+from minadv.base.streams import stream
+from minadv.base.trees import leaves, tree_add, tree_map
+from minadv.models.classifier import Classifier
+from minadv.regularizers import EL, FD, VAT, VD, AdD, Plain, Sum
+from minadv.tasks.images.task import Classify, Load
+from minadv.training.loop import Recipe, train
+from minadv.training.parallel.processes import Shared, WorkerError, Workers
+from minadv.training.parallel.teams import Alone, Part, Sums, gather
+from minadv.training.runs.folder import CACHE, WORTH, choose_workers
+from tests.support.compare import assert_close, assert_same_bits
+from tests.support.problems import task
+
+ALL = [Plain(), VD(p=0.3), EL(p=0.3), FD(p=0.3), AdD(delta=0.4, adv_steps=2), AdD(delta=0.4, search="reselect")]
+MORE = [AdD(delta=0.4, search="random"), VAT(norm=0.5), Sum((AdD(delta=0.4), VAT(norm=0.5)))]
+
+
+@pytest.fixture
+def host(device: Any) -> None:
+    if device.name != "cpu":
+        pytest.skip("worker processes are for the host; several GPUs go over MPI")
+
+
+def noisy(toy: Any) -> Any:
+    """The toy task with dropout on its inputs: a noise of the model's own."""
+    return replace(toy, model=replace(toy.model, input_dropout=0.3))
+
+
+@pytest.mark.parametrize("regularizer", ALL + MORE, ids=lambda r: type(r).__name__ + getattr(r, "search", ""))
+@pytest.mark.parametrize("count", [2, 3])
+def test_the_contributions_of_all_parts_are_the_whole(regularizer: Any, count: int, put: Any) -> None:
+    toy = noisy(task(put, regularizer))
+    params = tree_map(lambda a: a.astype(np.float64), toy.init())
+    train_part = replace(toy.data.train, x=toy.data.train.x.astype(np.float64))
+    toy = replace(toy, data=replace(toy.data, train=train_part))
+    whole, _ = toy.term(params, 4, weight=0.7, carry=None)
+    parts = [toy.term(params, 4, weight=0.7, carry=None, part=Part(n, count))[0] for n in range(count)]
+    total = None
+    for part in parts:
+        total = tree_add(total, part.grads)
+    assert_close(total, whole.grads, 1e-12)
+    said = gather(None, [Sums(float(t.nll.sum()), len(t.nll), float(t.value.sum()), len(t.value), None) for t in parts])
+    assert said.nll == pytest.approx(float(whole.nll.mean()), rel=1e-12)
+    assert said.value == pytest.approx(float(whole.value.mean()), rel=1e-12, abs=1e-300)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5])
+@pytest.mark.parametrize("sizes", [(5,), (4, 1), (1, 1, 1, 1, 1), (2, 1, 6), (1, 2, 2), (3, 3, 1)])
+def test_groups_are_dealt_out_evenly(count: int, sizes: tuple[int, ...]) -> None:
+    """Each example to one member, and at least one to each."""
+    mine, first = [0] * count, 0
+    for n in sizes:
+        found = [Part(k, count).of_group(first, n) for k in range(count)]
+        assert sorted(row for rows in found for row in range(n)[rows]) == list(range(n))
+        assert max(rows.stop - rows.start for rows in found) <= -(-n // count)
+        mine = [so_far + rows.stop - rows.start for so_far, rows in zip(mine, found, strict=True)]
+        first += n
+    assert min(mine) >= 1
+
+
+def test_a_share_draws_its_rows_of_the_whole_batchs_masks(put: Any) -> None:
+    like = put(np.zeros(1))
+    whole = masks.bernoulli(stream(0, "masks", 3), 0.4, (10, 7), like=like)
+    rows = [Part(n, 3).rows(10) for n in range(3)]
+    assert [(r.start, r.stop) for r in rows] == [(0, 3), (3, 6), (6, 10)]
+    for n, mine in enumerate(rows):
+        rng = Part(n, 3).rng(stream(0, "masks", 3), 10)
+        assert_same_bits(masks.bernoulli(rng, 0.4, (mine.stop - mine.start, 7), like=like), whole[mine])
+        assert shared_draws.whole(rng) is not rng
+    with pytest.raises(ValueError, match="4 rows were asked for of a share of 3"):
+        masks.bernoulli(Part(0, 3).rng(stream(0, "masks", 3), 10), 0.4, (4, 7), like=like)
+
+
+@pytest.mark.usefixtures("host")
+@pytest.mark.parametrize("n", [2, 3])
+def test_workers_train_as_one_process_does(n: int, put: Any) -> None:
+    toy, recipe = task(put, AdD(delta=0.4)), Recipe(steps=8)
+    alone, _ = train(toy, recipe)
+    ends = []
+    for _ in range(2):
+        team = Workers(toy, n, toy.init())
+        try:
+            state, _ = train(toy, recipe, team=team)
+        finally:
+            team.close()
+        ends.append(state)
+    assert_same_bits(ends[0].params, ends[1].params)
+    assert_close(ends[0].params, alone.params, 1e-4)
+    assert ends[0].tally[:2] == pytest.approx(alone.tally[:2], rel=1e-5)
+
+
+@pytest.mark.usefixtures("host")
+def test_a_worker_that_dies_ends_the_run_with_a_message(put: Any) -> None:
+    toy = task(put)
+    team = Workers(toy, 2, toy.init())
+    os.kill(team._members[0][1].pid, signal.SIGKILL)
+    with pytest.raises(WorkerError, match=r"worker 1 of 2 is gone \(exit code -9\): resume the run"):
+        team.step(toy.init(), 0, weight=0.0, carry=None)
+    team.close()
+
+
+@dataclass(frozen=True)
+class Failing(Classify):
+    def term(self, params: Any, step: int, *, part: Part, **given: Any) -> Any:
+        if part.index == 1:
+            raise FloatingPointError("no such luck")
+        return super().term(params, step, part=part, **given)
+
+
+@pytest.mark.usefixtures("host")
+def test_an_error_in_a_worker_is_raised_here(put: Any) -> None:
+    toy = Failing(**vars(task(put)))
+    team = Workers(toy, 2, toy.init())
+    with pytest.raises(FloatingPointError, match="no such luck"):
+        team.step(toy.init(), 0, weight=0.0, carry=None)
+    team.close()
+    assert team._members == []
+
+
+@pytest.mark.usefixtures("host")
+def test_what_cannot_be_sent_is_said(put: Any) -> None:
+    toy = replace(task(put), track={"rule": lambda: None})
+    with pytest.raises(WorkerError, match=r"cannot be sent to worker processes .*workers=1"):
+        Workers(toy, 2, toy.init())
+
+
+@pytest.mark.usefixtures("host")
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="counts open files in /proc")
+def test_a_team_leaves_no_file_open(put: Any) -> None:
+    toy = task(put)
+    unsendable = replace(toy, track={"rule": lambda: None})
+
+    def files() -> int:
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    Workers(toy, 2, toy.init()).close()
+    before = files()
+    team = Workers(toy, 2, toy.init())
+    assert files() > before
+    team.close()
+    team.close()
+    del team  # and with it the memory itself
+    with pytest.raises(WorkerError):
+        Workers(unsendable, 2, toy.init())
+    assert files() == before
+
+
+@pytest.mark.usefixtures("host")
+def test_a_warning_is_said_once(put: Any, capfd: Any) -> None:
+    """By the parent, which has a part of each batch too."""
+    toy = task(put, AdD(budgets=1))
+    team = Workers(toy, 2, toy.init())
+    with pytest.warns(UserWarning, match="a budget of 1"):
+        team.step(toy.init(), 0, weight=1.0, carry=None)
+    team.close()
+    assert capfd.readouterr().err == ""
+
+
+def test_flat_memory_holds_a_tree() -> None:
+    params = Classifier(2, 3, 4).init(np.random.default_rng(0))
+    memory = Shared.make(params, 2)
+    memory.write(memory.grads[1], params)
+    assert_same_bits(memory.read(memory.grads[1], params), params)
+    assert all(float(np.abs(a).max()) == 0 for _, a in leaves(memory.read(memory.grads[0], params)))
+
+
+@dataclass(frozen=True)
+class Loaded:
+    load: Load
+
+
+def test_how_many_workers(monkeypatch: Any, put: Any) -> None:
+    monkeypatch.setattr("minadv.fast.threads.cores", lambda: 4)
+    heavy = Loaded(Load(2 * WORTH, CACHE, 100))
+    assert choose_workers(heavy, None) == 4
+    assert choose_workers(heavy, 3) == 3
+    assert choose_workers(Loaded(replace(heavy.load, examples=2)), None) == 2
+    for change in ({"products": WORTH / 2}, {"weights": CACHE + 1}, {"on_gpu": True}):
+        assert choose_workers(Loaded(replace(heavy.load, **change)), None) == 1
+    for asked, said in ((0, "at least 1"), (101, "at most 100")):
+        with pytest.raises(ValueError, match=f"workers is {asked}, expected {said}"):
+            choose_workers(heavy, asked)
+    with pytest.raises(ValueError, match="expected 1 on a GPU"):
+        choose_workers(Loaded(replace(heavy.load, on_gpu=True)), 2)
+    assert choose_workers(task(put), None) == 1
+
+
+def test_alone_reuses_its_buffers(put: Any) -> None:
+    toy = task(put, AdD(delta=0.4))
+    team = Alone(toy)
+    params = toy.init()
+    team.step(params, 0, weight=1.0, carry=None)
+    held, slots = team.work.nbytes, len(team.work)
+    team.step(params, 1, weight=1.0, carry=None)
+    assert (team.work.nbytes, len(team.work)) == (held, slots)
+    assert slots == 2  # the base pass keeps its slot while probe and adversarial pass take turns in the other
+    assert team.work.taken == frozenset()

@@ -1,0 +1,128 @@
+"""Threads that share a batch: what worker processes do, to the bit, in one process."""
+
+import threading
+import warnings
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from minadv.base.trees import tree_map
+from minadv.fast import compiled
+from minadv.regularizers import AdD, Plain
+from minadv.tasks.images.task import Classify
+from minadv.training.loop import Recipe, train
+from minadv.training.parallel.processes import Workers
+from minadv.training.parallel.teams import Alone, Part
+from minadv.training.parallel.threads import Threads
+from minadv.training.runs.folder import CACHE, team_of
+from tests.support.compare import assert_close, assert_same_bits
+from tests.support.problems import task
+
+
+@pytest.fixture(autouse=True)
+def host(device: Any) -> None:
+    if device.name != "cpu":
+        pytest.skip("threads share a batch on the host; several GPUs go over MPI")
+
+
+def trained(toy: Any, team: Any) -> Any:
+    try:
+        return train(toy, Recipe(steps=8), team=team)[0]
+    finally:
+        team.close()
+
+
+@pytest.mark.parametrize("n", [2, 3])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_threads_train_as_processes_do(n: int, dtype: Any, put: Any) -> None:
+    toy = task(put, AdD(delta=0.4), dtype=dtype)
+    state = trained(toy, Threads(toy, n))
+    assert_same_bits(trained(toy, Threads(toy, n)).params, state.params)
+    assert_same_bits(trained(toy, Workers(toy, n, toy.init())).params, state.params)
+    alone = trained(toy, Alone(toy))
+    assert_close(state.params, alone.params, 1e-4 if dtype == np.float32 else 1e-12)
+    assert state.tally[:2] == pytest.approx(alone.tally[:2], rel=1e-5)
+
+
+@dataclass(frozen=True)
+class Failing(Classify):
+    def term(self, params: Any, step: int, *, part: Part, **given: Any) -> Any:
+        if part.index == step:
+            raise FloatingPointError(f"no luck for {part.index}")
+        return super().term(params, step, part=part, **given)
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_an_error_of_any_is_raised_here(index: int, put: Any) -> None:
+    toy = Failing(**vars(task(put)))
+    team = Threads(toy, 2)
+    with pytest.raises(FloatingPointError, match=f"no luck for {index}"):
+        team.step(toy.init(), index, weight=0.0, carry=None)
+    team.step(toy.init(), 2, weight=0.0, carry=None)  # and the team is as good as before
+    team.close()
+
+
+def test_what_numpy_is_to_do_about_overflow_holds_in_all_threads(put: Any) -> None:
+    toy = task(put, Plain())
+    huge = tree_map(lambda a: np.full_like(a, 3e38), toy.init())
+    team = Threads(toy, 2)
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        team.step(huge, 0, weight=0.0, carry=None)
+    team.close()
+
+
+def test_a_closed_team_leaves_no_thread(put: Any) -> None:
+    before = threading.active_count()
+    toy = task(put)
+    team = Threads(toy, 3)
+    team.step(toy.init(), 0, weight=0.0, carry=None)
+    assert threading.active_count() > before
+    team.close()
+    assert threading.active_count() == before
+
+
+def test_one_is_no_team(put: Any) -> None:
+    with pytest.raises(ValueError, match="workers is 1, expected at least 2"):
+        Threads(task(put), 1)
+
+
+@dataclass(frozen=True)
+class Loaded(Classify):
+    """A task that says that it is another load."""
+
+    says: Any = None
+
+    @property
+    def load(self) -> Any:
+        return replace(super().load, **self.says)
+
+
+@pytest.mark.parametrize(
+    ("load", "team"),
+    [
+        ({"compiled": True}, Threads),
+        ({"compiled": False}, Workers),
+        ({"compiled": False, "weights": CACHE + 1}, Threads),
+    ],
+    ids=["compiled", "small", "large"],
+)
+def test_who_shares_a_batch(load: dict[str, Any], team: type, put: Any) -> None:
+    toy = task(put)
+    with team_of(Loaded(**vars(toy), says=load), 2) as found:
+        assert type(found) is team
+        found.step(toy.init(), 0, weight=0.0, carry=None)
+    with team_of(toy, 1) as found:
+        assert type(found) is Alone
+
+
+def test_a_load_says_whether_its_steps_are_compiled(put: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(compiled.VARIABLE, raising=False)
+    toy = task(put)
+    assert toy.load.compiled == (compiled.by_numba()[0] is not None)
+    assert not replace(toy, model=replace(toy.model, cell="gru")).load.compiled
+    assert not task(put, dtype=np.float64).load.compiled
+    monkeypatch.setenv(compiled.VARIABLE, "0")
+    assert not toy.load.compiled
