@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.parts import reporting, small_nets
+from experiments.parts import records, reporting, small_nets
 from minadv import bounds, distances, layers, masks
 from minadv.adversary import find_adversary
 from minadv.backend import Array
@@ -234,15 +234,20 @@ def main(argv: Sequence[str] | None = None) -> None:
     about = reporting.facts(
         started, seeds=args.seeds, examples=args.examples, bases=args.bases, hidden=H, budget=BUDGET, p=P
     )
-    text = tables(results) + "\n"
     growth = [{"a": a, "quarter_fd": b.lower, "el": b.upper} for a, b in kl_growth()]
+    data = records.plain({"facts": about, "results": results, "kl": growth})
     paths = [
-        reporting.write_json(args.out / "bounds.json", {"facts": about, "results": results, "kl": growth}),
-        reporting.write(args.out / "bounds.md", HEADING.format(**about) + text),
-        reporting.save_figure(figure(results), args.out / "bounds.png"),
+        reporting.write_results(args.out / "bounds.json", data),
+        reporting.write(args.out / "bounds.md", page(data)),
+        reporting.save_figure(figure(data["results"]), args.out / "bounds.png"),
     ]
-    print(text)
+    print(f"{tables(data['results'])}\n")
     print("written:", *paths, sep="\n  ")
+
+
+def page(data: dict[str, Any]) -> str:
+    """All of the text, from the numbers alone."""
+    return f"{HEADING.format(**data['facts'])}{tables(data['results'])}\n"
 
 
 HEADING = """# The bounds on trained networks

@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     table = comparison_report.table(PRESET, results, METHODS)
     text = f"{table}\n\n{comparison_report.verdict(PRESET, results, METHODS)}\n"
     paths = [
-        reporting.write_json(args.out / "digits.json", {"facts": about, "results": results}),
+        reporting.write_results(args.out / "digits.json", {"facts": about, "results": results}),
         reporting.write(args.out / "digits.md", text),
         reporting.save_figure(comparison_report.figure(PRESET, results, METHODS), args.out / "digits.png"),
     ]

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.parts import comparison, reporting
+from experiments.parts import comparison, records, reporting
 from experiments.parts.comparison import Job, Preset
 from experiments.table1 import PRESETS
 from minadv import masks
@@ -181,25 +181,31 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parser.parse_args(argv)
     preset = PRESETS[args.preset]
     started, where = time.time(), reporting.place(args)
-    data = comparison.fingerprint(preset, args.data_dir)  # what is wrong with it is said before any process starts
+    images = comparison.fingerprint(preset, args.data_dir)  # what is wrong with it is said before any process starts
     tasks = []
     for method in METHODS:
         strength, weight = comparison.settings(method, preset.n_hidden)[0]
         which = (preset, method, args.order, 0, strength, weight, "figure3")
-        job = Job(*which, args.runs, args.data_dir, where["device"], track=args.images, data=data)
+        job = Job(*which, args.runs, args.data_dir, where["device"], track=args.images, data=images)
         tasks.append(Figure3(job, args.draws, args.images))
     results = reporting.run_all(examine, tasks, workers=where["workers"], title="networks")
     about = reporting.facts(started, preset=asdict(preset), order=args.order, draws=args.draws)
     about["command"] = reporting.command("figure3", argv)
-    text = table(results) + "\n"
+    data = records.plain({"facts": about, "results": results})
     name = f"figure3-{preset.name}" + "-permuted" * (args.order == "p")
     paths = [
-        reporting.write_json(args.out / f"{name}.json", {"facts": about, "results": results}),
-        reporting.write(args.out / f"{name}.md", heading(about, preset, results) + text),
-        reporting.save_figure(figure(results), args.out / f"{name}.png"),
+        reporting.write_results(args.out / f"{name}.json", data),
+        reporting.write(args.out / f"{name}.md", page(data)),
+        reporting.save_figure(figure(data["results"]), args.out / f"{name}.png"),
     ]
-    print(text)
+    print(f"{table(data['results'])}\n")
     print("written:", *paths, sep="\n  ")
+
+
+def page(data: dict[str, Any]) -> str:
+    """All of the text, from the numbers alone."""
+    about, results = data["facts"], data["results"]
+    return f"{heading(about, Preset(**records.tuples(about['preset'])), results)}{table(results)}\n"
 
 
 def heading(about: dict[str, Any], preset: Preset, results: Sequence[dict[str, Any]]) -> str:

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.parts import reporting
+from experiments.parts import records, reporting, scaling_tables
 from experiments.parts.scaling_model import Cluster, Gpu, Network, Size, fit_compute, fit_network, forecast
 from minadv.base.streams import stream
 from minadv.base.trees import tree_map
@@ -242,8 +242,6 @@ def main(argv: Sequence[str] | None = None) -> None:
             measure_ranks(args.as_rank, args)
         return
 
-    from experiments.parts import scaling_tables
-
     started = time.time()
     sizes = [size for size in SIZES if size.name in args.sizes]
     with threads.blas_threads(1):
@@ -254,14 +252,20 @@ def main(argv: Sequence[str] | None = None) -> None:
     forecasts = [asdict(forecast(size, cluster, fits[size.name])) for cluster in CLUSTERS for size in sizes]
     about = reporting.facts(started, repeats=args.repeats, shorter=args.shorter)
     networks = {n: {"latency": link.latency, "bandwidth": link.bandwidth} for n, link in links.items()}
-    results = {"facts": about, "alone": alone, "ranks": ranks, "networks": networks, "forecasts": forecasts}
-    text = scaling_tables.page(results, sizes, GPU, CLUSTERS)
+    data = {"facts": about, "alone": alone, "ranks": ranks, "networks": networks, "forecasts": forecasts}
+    results = records.plain(data)
     paths = [
-        reporting.write_json(args.out / "scaling.json", results),
-        reporting.write(args.out / "scaling.md", text),
+        reporting.write_results(args.out / "scaling.json", results),
+        reporting.write(args.out / "scaling.md", page(results)),
     ]
-    print(text)
+    print(page(results))
     print("written:", *paths, sep="\n  ")
+
+
+def page(results: dict[str, Any]) -> str:
+    """All of the text, from the numbers alone, with what is assumed here of GPUs and networks."""
+    sizes = [size for size in SIZES if size.name in results["alone"]]
+    return scaling_tables.page(results, sizes, GPU, CLUSTERS)
 
 
 if __name__ == "__main__":

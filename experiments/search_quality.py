@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.parts import reporting, small_nets
+from experiments.parts import records, reporting, small_nets
 from minadv import bounds, distances, masks
 from minadv.adversary import find_adversary
 from minadv.backend import Array
@@ -196,14 +196,24 @@ def main(argv: Sequence[str] | None = None) -> None:
     done = reporting.run_all(attack, tasks, workers=args.workers, title="networks attacked")
     results = [result for several in done for result in several]
     about = reporting.facts(started, seeds=args.seeds, examples=args.examples, repeats=args.repeats, budget=BUDGET)
-    text = f"{table(results)}\n\n{verdict(results)}\n"
+    data = records.plain({"facts": about, "results": results})
     paths = [
-        reporting.write_json(args.out / "search_quality.json", {"facts": about, "results": results}),
-        reporting.write(args.out / "search_quality.md", HEADING.format(**about) + text),
-        reporting.save_figure(figure(results), args.out / "search_quality.png"),
+        reporting.write_results(args.out / "search_quality.json", data),
+        reporting.write(args.out / "search_quality.md", page(data)),
+        reporting.save_figure(figure(data["results"]), args.out / "search_quality.png"),
     ]
-    print(text)
+    print(tables(data))
     print("written:", *paths, sep="\n  ")
+
+
+def tables(data: dict[str, Any]) -> str:
+    """The tables with their verdict."""
+    return f"{table(data['results'])}\n\n{verdict(data['results'])}\n"
+
+
+def page(data: dict[str, Any]) -> str:
+    """All of the text, from the numbers alone."""
+    return HEADING.format(**data["facts"]) + tables(data)
 
 
 HEADING = """# The search for the adversarial mask

@@ -9,14 +9,13 @@ the runs instead. ``--estimate`` tells in a minute how long all that would take 
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from experiments.parts import comparison, comparison_report, cost, reporting
+from experiments.parts import comparison, comparison_report, cost, records, reporting
 from experiments.parts.comparison import METHODS, Preset
 from minadv.commands.numbers import positive
 from minadv.commands.parsing import Parser
@@ -80,15 +79,18 @@ def main(argv: Sequence[str] | None = None) -> None:
     if args.estimate:
         write_estimate(preset, args, seeds, path.with_name(f"table1-{preset.name}-cost.json"), argv)
         return
-    if not args.report_only:
+    if args.report_only:
+        write(path, reporting.read_results(path))
+    else:
         started = time.time()
         searched, results = comparison.compare(
             preset, methods=args.methods, seeds=seeds, root=args.runs, data_dir=args.data_dir, **reporting.place(args)
         )
         about = reporting.facts(started, seeds=seeds, preset=asdict(preset))
         about["command"] = reporting.command("table1", argv)
-        reporting.write_json(path, {"facts": about, "search": searched, "results": results})
-    write(path)
+        data = records.plain({"facts": about, "search": searched, "results": results})
+        reporting.write_results(path, data)
+        write(path, data)
 
 
 def write_estimate(preset: Preset, args: Any, seeds: int, path: Path, argv: Sequence[str] | None) -> None:
@@ -96,30 +98,48 @@ def write_estimate(preset: Preset, args: Any, seeds: int, path: Path, argv: Sequ
     started, placed = time.time(), reporting.place(args)
     first = comparison.first_job(preset, root=args.runs, data_dir=args.data_dir, device=placed["device"])
     rows = cost.estimate(first, args.methods, seeds, placed["workers"])
-    about = reporting.facts(started, seeds=seeds, preset=asdict(preset))
+    about = reporting.facts(started, seeds=seeds, workers=placed["workers"], preset=asdict(preset))
     about["command"] = reporting.command("table1", argv)
-    text = cost.report(first, rows, placed["workers"], about)
-    paths = [reporting.write_json(path, {"facts": about, "rows": rows}), reporting.write(path.with_suffix(".md"), text)]
+    data = records.plain({"facts": about, "rows": rows})
+    text = cost.page(data)
+    paths = [reporting.write_results(path, data), reporting.write(path.with_suffix(".md"), text)]
     print(text)
     print("written:", *paths, sep="\n  ")
 
 
-def write(path: Path) -> None:
-    """The table with its verdict, and the figure, beside the numbers that they are made from, and of their preset."""
-    data = json.loads(path.read_text())
-    about, results = data["facts"], data["results"]
-    preset = Preset(**{**about["preset"], "tasks": tuple(about["preset"]["tasks"])})
-    methods = [method for method in METHODS if any(r["method"] == method for r in results)]
-    table = comparison_report.table(preset, results, methods)
-    text = f"{table}\n\n{comparison_report.verdict(preset, results, methods)}\n"
-    above = heading(preset, about["seeds"], about, [*data["search"], *results])
+def write(path: Path, data: dict[str, Any]) -> None:
+    """The text and the figure beside the numbers that they are made from, which ``path`` has."""
     paths = [
         path,
-        reporting.write(path.with_suffix(".md"), above + text),
-        reporting.save_figure(comparison_report.figure(preset, results, methods), path.with_suffix(".png")),
+        reporting.write(path.with_suffix(".md"), page(data)),
+        reporting.save_figure(figure(data), path.with_suffix(".png")),
     ]
-    print(text)
+    print(tables(data))
     print("written:", *paths, sep="\n  ")
+
+
+def shown(data: dict[str, Any]) -> tuple[Preset, list[dict[str, Any]], list[str]]:
+    """The preset that the numbers are of, the results of its runs, and their methods in the order of the table."""
+    results = data["results"]
+    methods = [method for method in METHODS if any(r["method"] == method for r in results)]
+    return Preset(**records.tuples(data["facts"]["preset"])), results, methods
+
+
+def tables(data: dict[str, Any]) -> str:
+    """The table with its verdict."""
+    return f"{comparison_report.table(*shown(data))}\n\n{comparison_report.verdict(*shown(data))}\n"
+
+
+def page(data: dict[str, Any]) -> str:
+    """All of the text, from the numbers alone."""
+    preset, results, _ = shown(data)
+    about = data["facts"]
+    return heading(preset, about["seeds"], about, [*data["search"], *results]) + tables(data)
+
+
+def figure(data: dict[str, Any]) -> Any:
+    """Test errors of every seed, and mean validation curves."""
+    return comparison_report.figure(*shown(data))
 
 
 def heading(preset: Preset, seeds: int, about: dict[str, Any], runs: Sequence[dict[str, Any]]) -> str:

@@ -15,7 +15,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
-from experiments.parts import reporting, text_comparison, text_jobs, text_verdicts
+from experiments.parts import records, reporting, text_comparison, text_jobs, text_verdicts
 from experiments.parts.naive_bayes import naive_bayes
 from experiments.parts.text_jobs import Preset
 from experiments.parts.text_methods import METHODS
@@ -135,24 +135,44 @@ def main(argv: Sequence[str] | None = None) -> None:
     text_comparison.final(preset, base, searched, methods=args.methods, seeds=seeds, workers=workers, **where)
     bayes = naive_bayes(corpus, preset.max_tokens)
     about = reporting.facts(started, command=reporting.command("table2", argv), preset=asdict(preset))
-    data = {"lm": lm, "bayes": bayes, **text_comparison.everything(preset, args.runs)}
+    runs = text_comparison.everything(preset, args.runs)
+    data = records.plain({"facts": about, "lm": lm, "bayes": bayes, **runs})
     counts = [len(text_verdicts.errors(data["results"], method)) for method in METHODS]
     whole = min(counts) >= preset.seeds
-    write(preset, about, data, args.out or (reporting.RESULTS if whole else args.runs))
+    write(data, args.out or (reporting.RESULTS if whole else args.runs))
 
 
-def write(preset: Preset, about: dict[str, Any], data: dict[str, Any], out: Path) -> None:
+def write(data: dict[str, Any], out: Path) -> None:
     """The numbers, the table with its verdict, and the figure."""
-    table = text_verdicts.table(preset, data["results"], data["bayes"])
-    text = f"{table}\n\n{text_verdicts.verdict(preset, data)}\n"
-    name = f"table2-{preset.name}"
+    name = f"table2-{preset_of(data).name}"
     paths = [
-        reporting.write_json(out / f"{name}.json", {"facts": about, **data}),
-        reporting.write(out / f"{name}.md", text_verdicts.heading(preset, about, data) + text),
-        reporting.save_figure(text_verdicts.figure(preset, data["results"], data["bayes"]), out / f"{name}.png"),
+        reporting.write_results(out / f"{name}.json", data),
+        reporting.write(out / f"{name}.md", page(data)),
+        reporting.save_figure(figure(data), out / f"{name}.png"),
     ]
-    print(text)
+    print(tables(data))
     print("written:", *paths, sep="\n  ")
+
+
+def preset_of(data: dict[str, Any]) -> Preset:
+    """The preset that the numbers are of."""
+    return Preset(**records.tuples(data["facts"]["preset"]))
+
+
+def tables(data: dict[str, Any]) -> str:
+    """The table with its verdict."""
+    table = text_verdicts.table(preset_of(data), data["results"], data["bayes"])
+    return f"{table}\n\n{text_verdicts.verdict(preset_of(data), data)}\n"
+
+
+def page(data: dict[str, Any]) -> str:
+    """All of the text, from the numbers alone."""
+    return text_verdicts.heading(preset_of(data), data["facts"], data) + tables(data)
+
+
+def figure(data: dict[str, Any]) -> Any:
+    """Test errors of every seed beside the paper's, and mean validation curves."""
+    return text_verdicts.figure(preset_of(data), data["results"], data["bayes"])
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from experiments.parts import language_report, reporting
+from experiments.parts import language_report, records, reporting
 from experiments.parts.language_comparison import METHODS, REPEATED, Preset, compare, with_earlier
 from minadv.commands import language_settings
 from minadv.commands.numbers import folder, positive
@@ -139,18 +139,39 @@ def main(argv: Sequence[str] | None = None) -> None:
         **reporting.facts(started, seeds=seeds, preset=asdict(preset)),
         "command": reporting.command("table3", argv),
     }
-    name = f"table3-{preset.name}"
-    path = args.out / f"{name}.json"
+    path = args.out / f"table3-{preset.name}.json"
     searched, results = with_earlier(path, preset, results[0]["text"], searched, results)
-    methods = [method for method in METHODS if any(r["method"] == method for r in results)]
-    text = f"{language_report.table(preset, results, methods)}\n\n{language_report.verdict(preset, results, methods)}\n"
+    data = records.plain({"facts": about, "search": searched, "results": results})
     paths = [
-        reporting.write_json(path, {"facts": about, "search": searched, "results": results}),
-        reporting.write(args.out / f"{name}.md", heading(preset, results, about) + text + f"\n{PAPER}"),
-        reporting.save_figure(language_report.figure(preset, results, methods), args.out / f"{name}.png"),
+        reporting.write_results(path, data),
+        reporting.write(path.with_suffix(".md"), page(data)),
+        reporting.save_figure(figure(data), path.with_suffix(".png")),
     ]
-    print(text)
+    print(tables(data))
     print("written:", *paths, sep="\n  ")
+
+
+def shown(data: dict[str, Any]) -> tuple[Preset, list[dict[str, Any]], list[str]]:
+    """The preset that the numbers are of, the results of its runs, and their methods in the order of the table."""
+    results = data["results"]
+    methods = [method for method in METHODS if any(r["method"] == method for r in results)]
+    return Preset(**records.tuples(data["facts"]["preset"])), results, methods
+
+
+def tables(data: dict[str, Any]) -> str:
+    """The table with its verdict."""
+    return f"{language_report.table(*shown(data))}\n\n{language_report.verdict(*shown(data))}\n"
+
+
+def page(data: dict[str, Any]) -> str:
+    """All of the text, from the numbers alone."""
+    preset, results, _ = shown(data)
+    return f"{heading(preset, results, data['facts'])}{tables(data)}\n{PAPER}"
+
+
+def figure(data: dict[str, Any]) -> Any:
+    """Validation perplexity by epoch, and the test perplexity of every seed."""
+    return language_report.figure(*shown(data))
 
 
 def heading(preset: Preset, results: Sequence[dict[str, Any]], about: dict[str, Any]) -> str:

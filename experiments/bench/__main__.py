@@ -13,7 +13,6 @@ the rest stays, and the tables are made anew from all of it. PyTorch and JAX tak
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Sequence
@@ -30,7 +29,7 @@ from experiments.bench.contenders.problem import Size
 from experiments.bench.contenders.processes import ContenderError, call
 from experiments.bench.contenders.registry import FAMILIES, OURS, Family
 from experiments.bench.speed import measure_memory, race, say
-from experiments.parts import reporting
+from experiments.parts import records, reporting
 from minadv.commands.parsing import Parser
 
 SIZES = {
@@ -145,7 +144,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             parser.error(f"--{name} is {getattr(args, name)}, expected at least 1")
 
     path = args.out / "bench.json"
-    results: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    results: dict[str, Any] = reporting.read_results(path) if path.exists() else {}
     if args.report_only:
         if not results:
             parser.error(f"--report-only: {path} is not there")
@@ -183,7 +182,7 @@ def run_part(part: str, name: str, args: argparse.Namespace, results: dict[str, 
         else:
             results[part] = found
         results.setdefault("facts", {})[what] = facts(started, others, argv, rounds=args.rounds)
-        reporting.write_json(args.out / "bench.json", results)
+        reporting.write_results(args.out / "bench.json", results)
 
     if part == "scaling":
         function = f"{bench_measures.__name__}:scaling"
@@ -194,11 +193,12 @@ def run_part(part: str, name: str, args: argparse.Namespace, results: dict[str, 
 
 def write(out: Path, results: dict[str, Any]) -> None:
     """The tables and the figure, from all that there is."""
-    text = bench_report.text(results)
+    written = records.plain(results)
+    text = bench_report.text(written)
     paths = [
         out / "bench.json",
         reporting.write(out / "bench.md", text),
-        reporting.save_figure(bench_figure.figure(results), out / "bench.png"),
+        reporting.save_figure(bench_figure.figure(written), out / "bench.png"),
     ]
     print(text)
     print("written:", *paths, sep="\n  ")

@@ -20,7 +20,7 @@ import numpy as np
 from experiments import table1
 from experiments.bench.contenders import memory
 from experiments.bench.contenders.processes import call
-from experiments.parts import comparison, reporting
+from experiments.parts import comparison, records, reporting
 from experiments.parts.comparison import METHODS, Preset
 from minadv.commands.numbers import positive
 from minadv.commands.parsing import Parser
@@ -101,9 +101,10 @@ def main(argv: Sequence[str] | None = None) -> None:
         given = {"preset": PRESET, "method": method, "data_dir": args.data_dir, "rounds": args.rounds}
         rows[method] = call("experiments.bench.images:measure", threads=None, **given)
     facts = reporting.facts(started, rounds=args.rounds, batch=PRESET.batch, units=PRESET.n_hidden, load=load)
-    results = {"facts": {**facts, "command": reporting.command("bench.images", argv)}, "rows": rows}
+    facts["command"] = reporting.command("bench.images", argv)
+    results = records.plain({"facts": facts, "rows": rows})
     paths = [
-        reporting.write_json(args.out / "bench_images.json", results),
+        reporting.write_results(args.out / "bench_images.json", results),
         reporting.write(args.out / "bench_images.md", text(results)),
     ]
     print(text(results))

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from experiments.bench.language_steps import METHODS, RIVALS, SIZES, measure
-from experiments.parts import reporting
+from experiments.parts import records, reporting
 from minadv.commands.numbers import positive
 from minadv.commands.parsing import Parser
 
@@ -133,8 +133,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         "load": load,
         "rounds": args.rounds,
     }
-    results = {"facts": about, "sizes": sizes, "measured": {name: asdict(SIZES[name]) for name in args.sizes}}
-    data = reporting.write_json(args.out / "bench_language.json", results)
+    measured = {name: asdict(SIZES[name]) for name in args.sizes}
+    results = records.plain({"facts": about, "sizes": sizes, "measured": measured})
+    data = reporting.write_results(args.out / "bench_language.json", results)
     text_of = report(results)
     paths = [data, reporting.write(args.out / "bench_language.md", text_of)]
     print(text_of)

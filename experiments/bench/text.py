@@ -22,7 +22,7 @@ import numpy as np
 from experiments import table2
 from experiments.bench.contenders import memory
 from experiments.bench.contenders.processes import call
-from experiments.parts import reporting, text_jobs
+from experiments.parts import records, reporting, text_jobs
 from experiments.parts.text_jobs import Preset
 from experiments.parts.text_methods import METHODS, Setting, regularizer
 from minadv.commands.numbers import folder, positive
@@ -177,7 +177,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parser.parse_args(argv)
     preset, started, load = table2.PRESETS[args.preset], time.time(), os.getloadavg()[0]
     path = args.out / "bench_text.json"
-    kept = json.loads(path.read_text()) if path.exists() else {}
+    kept = reporting.read_results(path) if path.exists() else {}
     same = kept.get("facts", {}).get("preset") == json.loads(json.dumps(asdict(preset)))
     results: dict[str, Any] = {"facts": {}, "rows": kept["rows"] if same else {}}
     where = {"preset": preset, "data_dir": args.data_dir}
@@ -193,8 +193,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     results["words"] = len(corpus_of(text_jobs.about_data(preset, args.data_dir)).vocabulary)
     told = reporting.command("bench.text", argv)
     results["facts"] = reporting.facts(started, command=told, preset=asdict(preset), load=load, rounds=args.rounds)
-    paths = [reporting.write_json(path, results), reporting.write(args.out / "bench_text.md", text(results))]
-    print(text(results))
+    said = text(records.plain(results))
+    paths = [reporting.write_results(path, results), reporting.write(args.out / "bench_text.md", said)]
+    print(said)
     print("written:", *paths, sep="\n  ")
 
 

@@ -98,13 +98,18 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
     return reporting.markdown(("method", "runs", "steps", "ms a step", "hours of a core"), lines)
 
 
-def report(first: Job, rows: Sequence[dict[str, Any]], workers: int, about: dict[str, Any]) -> str:
-    """The table and what it says, under a heading."""
+def page(data: dict[str, Any]) -> str:
+    """The table and what it says, under a heading, from the numbers alone.
+
+    Those of earlier versions do not tell the number of processes, which was that of the cores.
+    """
+    about, rows = data["facts"], data["rows"]
+    preset, workers = about["preset"], about.get("workers", about["cores"])
     hours = sum(row["seconds"] for row in rows) / 3600 / workers
     processes = f"{workers} process{'es' * (workers > 1)}"
-    return f"""# What Table 1, {first.preset.name}, costs
+    return f"""# What Table 1, {preset["name"]}, costs
 
-{first.preset.about}. The time of a few steps and of an evaluation of each method, {processes} at once,
+{preset["about"]}. The time of a few steps and of an evaluation of each method, {processes} at once,
 times their number in all runs, those of the search of settings included. `{about["command"]}` at
 {reporting.at_commit(about)} ({about["cores"]} cores, {about["cpu"]}, NumPy {about["numpy"]}).
 

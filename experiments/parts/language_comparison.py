@@ -340,7 +340,7 @@ def with_earlier(path: Path, preset: Preset, text: str, searched: Results, resul
     What a table in ``path`` has counts if it was made with this very preset, on the text with this fingerprint, and in
     the setting that was chosen now; how many do not is said.
     """
-    earlier = json.loads(path.read_text()) if path.exists() else {"search": [], "results": []}
+    earlier = reporting.read_results(path) if path.exists() else {"search": [], "results": []}
     chosen = {r["method"]: (r["strength"], r["weight"]) for r in results}
     done, tried = {(r["method"], r["seed"]) for r in results}, {r["method"] for r in searched}
 

@@ -28,6 +28,7 @@ import scipy
 from tqdm import tqdm
 
 import minadv
+from experiments.parts import records
 from minadv.backend import BackendError, choose_device
 from minadv.base import launch
 from minadv.base.errors import DataError
@@ -255,8 +256,21 @@ def write(path: Path, text: str, *, own: bool = False) -> Path:
 
 
 def write_json(path: Path, data: Any, *, own: bool = False) -> Path:
-    """Numbers as data, for whoever draws or compares them later."""
+    """What belongs to one run, to the last digit: it is read again when the command is given again."""
     return write(path, json.dumps(data, indent=1, default=float) + "\n", own=own)
+
+
+def write_results(path: Path, data: Any) -> Path:
+    """The numbers of an experiment as data, a run a line (`experiments.parts.records`).
+
+    Texts and figures are made from `records.plain` of the same data, so that they can be made anew from the file.
+    """
+    return write(path, records.text(data))
+
+
+def read_results(path: Path) -> Any:
+    """What `write_results` wrote, in this form or in that of earlier versions."""
+    return records.parse(path.read_text(encoding="utf-8"))
 
 
 def save_figure(figure: Any, path: Path) -> Path:

@@ -1,7 +1,7 @@
 """The comparison of methods in miniature: searched, run, resumed, told."""
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -261,10 +261,9 @@ def test_estimate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) 
 
 def test_what_an_estimate_says() -> None:
     row = {"method": "VD", "runs": 3, "steps": 4000, "step": 0.25, "seconds": 7200.0}
-    first = comparison.first_job(SMALL, root=Path(), data_dir=None)
-    for workers, hours in ((1, "4.0"), (2, "2.0")):
-        about = {**reporting.machine(), "command": "it"}
-        text = cost.report(first, [row, row], workers, about)
+    about = {**reporting.machine(), "command": "it", "cores": 2, "preset": asdict(SMALL)}
+    for facts, workers, hours in (({**about, "workers": 1}, 1, "4.0"), (about, 2, "2.0")):
+        text = cost.page({"facts": facts, "rows": [row, row]})
         assert f"About {hours} hours with {workers} process{'es' * (workers > 1)}.\n" in text
         assert "| VD     | 3    | 4000  | 250.0     | 2.00            |" in text
         assert "| all    | 6    | 8000  |           | 4.00            |" in text

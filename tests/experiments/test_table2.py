@@ -14,7 +14,7 @@ pytest.importorskip("matplotlib", reason="figures need matplotlib")
 pytest.importorskip("threadpoolctl", reason="experiments set BLAS threads")
 
 from experiments import table2
-from experiments.parts import reporting, text_comparison, text_jobs, text_verdicts
+from experiments.parts import records, reporting, text_comparison, text_jobs, text_verdicts
 from experiments.parts.text_jobs import Base, Job
 from experiments.parts.text_methods import METHODS, SUMS, Setting
 from minadv.cli import main
@@ -260,10 +260,11 @@ def test_the_chosen_run_goes_on_to_the_bits_of_one_that_was_never_stopped(whole:
     shutil.copytree(whole / "runs" / "tiny" / "lm", tmp_path / "tiny" / "lm")
     row = next(r for r in data(whole)["results"] if r["method"] == "FD")
     job = Job(TINY, "FD", 0, Setting(**row["setting"]), Base(**row["base"]), "final", tmp_path, None)
-    straight = json.loads(json.dumps(text_jobs.work(job)))
-    assert {**straight, "run": row["run"]} == row
+    stopped = json.loads((whole / "runs" / "tiny" / row["run"] / "result.json").read_text())
+    assert json.loads(json.dumps(text_jobs.work(job))) == stopped
+    assert {"run": row["run"], **records.plain(stopped)} == row
     look = text_jobs.look(job)  # of a run that has gone past it
-    assert look["valid"]["loss"] == row["curve"][0][4]
+    assert look["valid"]["loss"] == stopped["curve"][0][4]
 
 
 def test_a_language_model_serves_every_preset_that_has_the_same(whole: Path) -> None:
