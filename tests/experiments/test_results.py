@@ -1,0 +1,95 @@
+"""The results that are kept in the repository: small files in one form, and texts and figures that follow from them."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("safetensors")
+pytest.importorskip("threadpoolctl", reason="experiments set BLAS threads")
+pytest.importorskip("tqdm", reason="experiments show progress")
+
+from experiments import bounds, figure3, scaling, search_quality, table1, table2, table3
+from experiments.bench import figure as bench_figure
+from experiments.bench import images as bench_images
+from experiments.bench import language as bench_language
+from experiments.bench import report as bench_report
+from experiments.bench import text as bench_text
+from experiments.parts import cost, records, reporting
+
+FILES = sorted(reporting.RESULTS.glob("*.json"))
+LARGEST = 200_000
+"""Bytes of a file of data."""
+
+PAGES: dict[str, Callable[[Any], str]] = {
+    **dict.fromkeys(("table1-digits", "table1-mnist-rows"), table1.page),
+    **dict.fromkeys(("table1-mnist-pooled", "table1-mnist-pooled-long"), table1.page),
+    **dict.fromkeys(("table1-digits-cost", "table1-mnist-rows-cost", "table1-mnist-pooled-cost"), cost.page),
+    **dict.fromkeys(("table2-docstrings", "table2-imdb-small"), table2.page),
+    **dict.fromkeys(("table3-pydoc", "table3-ptb-small"), table3.page),
+    "figure3-digits": figure3.page,
+    "bounds": bounds.page,
+    "search_quality": search_quality.page,
+    "scaling": scaling.page,
+    "bench": bench_report.text,
+    "bench_images": bench_images.text,
+    "bench_language": bench_language.report,
+    "bench_text": bench_text.text,
+}
+"""What makes the text of each file of data."""
+
+FIGURES: dict[str, Callable[[Any], Any]] = {
+    **{name: table1.figure for name, page in PAGES.items() if page is table1.page},
+    **{name: table2.figure for name, page in PAGES.items() if page is table2.page},
+    **{name: table3.figure for name, page in PAGES.items() if page is table3.page},
+    "figure3-digits": lambda data: figure3.figure(data["results"]),
+    "bounds": lambda data: bounds.figure(data["results"]),
+    "search_quality": lambda data: search_quality.figure(data["results"]),
+    "bench": bench_figure.figure,
+}
+"""What draws the figure of each file of data that has one."""
+
+OF_A_RUN = "smnist-pooled"
+"""The log of one run of ``minadv train``, and what ``minadv show`` drew of it: no experiment's."""
+
+
+@pytest.fixture(autouse=True)
+def once(device: Any) -> None:
+    if device.name == "gpu":
+        pytest.skip("the same on every backend")
+
+
+def kept(ending: str) -> set[str]:
+    return {path.stem for path in reporting.RESULTS.glob(f"*.{ending}")}
+
+
+def test_all_that_is_kept_is_known() -> None:
+    assert kept("json") == kept("md") == PAGES.keys()
+    assert kept("png") == FIGURES.keys() | {OF_A_RUN}
+    assert kept("jsonl") == {OF_A_RUN}
+
+
+@pytest.mark.parametrize("path", sorted(reporting.RESULTS.glob("*.json*")), ids=lambda path: path.name)
+def test_no_file_of_data_is_large(path: Path) -> None:
+    assert path.stat().st_size <= LARGEST
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_data_is_in_the_one_form(path: Path) -> None:
+    assert records.text(reporting.read_results(path)) == path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_the_text_follows_from_the_data(name: str) -> None:
+    data = reporting.read_results(reporting.RESULTS / f"{name}.json")
+    assert PAGES[name](data) == (reporting.RESULTS / f"{name}.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_the_figure_can_be_drawn_from_the_data(name: str) -> None:
+    plt = pytest.importorskip("matplotlib.pyplot", reason="figures need matplotlib")
+    drawn = FIGURES[name](reporting.read_results(reporting.RESULTS / f"{name}.json"))
+    drawn.canvas.draw()
+    assert drawn.axes
+    plt.close(drawn)
