@@ -6,14 +6,18 @@ tested. The theorems beside them are in `minadv.bounds`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from minadv import bounds, rnn
+from minadv import bounds, layers, lstm, rnn
 from minadv.adversary import find_adversary
 from minadv.backend import Array
-from minadv.models.classifier import Batch, Classifier
+from minadv.base.initial import glorot
+from minadv.distances import Distance
+from minadv.protocol import Comparison, ModelGrads, Site
 
 
 @dataclass(frozen=True)
@@ -83,12 +87,53 @@ def ball_counterexample(*, n_hidden: int = 6, budget: int = 1, p: float = 0.5, s
     return Broken("EL over all masks <= AdD over the ball", float(el[0]), float(add[0]))
 
 
-def tiny_network(rng: np.random.Generator, n_hidden: int) -> tuple[Classifier, object, Batch]:
-    """A random LSTM of a few units with strong recurrent weights, and one random sequence."""
-    model = Classifier(n_in=2, n_hidden=n_hidden, n_classes=3)
-    params = model.init(rng, dtype=np.float64)
-    assert params.V is not None
-    for cell in params.cells:
-        cell.U[...] *= 2
-    params.V[...] *= 3
-    return model, params, Batch(rng.standard_normal((6, 1, 2)))
+@dataclass(frozen=True)
+class Sequences:
+    """The batch of a `Tiny` network."""
+
+    x: Array  # (T, B, I)
+
+    def __len__(self) -> int:
+        return int(self.x.shape[1])
+
+
+@dataclass(frozen=True)
+class Tiny:
+    """An LSTM read out by a softmax from its last state: as much of `minadv.protocol` as a search needs, and no more."""
+
+    H: int
+
+    @property
+    def sites(self) -> tuple[Site, ...]:
+        return (Site("layer0", self.H),)
+
+    def body(
+        self, params: Any, batch: Sequences, *, masks: Mapping[str, Array], noise: Any = None, state: Any = None
+    ) -> tuple[Array, lstm.State, lstm.Cache]:
+        _, last, cache = lstm.forward(params["cell"], batch.x, m=masks.get("layer0"), state=state)
+        return last.h[None], last, cache
+
+    def body_backward(
+        self, params: Any, cache: lstm.Cache, dfeatures: Array, *, weights: bool = True, masks: Sequence[str] = ()
+    ) -> ModelGrads:
+        dlast = lstm.State(dfeatures[0], np.zeros_like(dfeatures[0]))
+        grads = lstm.backward(params["cell"], cache, None, dstate=dlast, weights=weights)
+        assert grads.m is not None
+        return ModelGrads(grads.params, {"layer0": grads.m}, None, grads.state)
+
+    def logits(self, params: Any, features: Array) -> Array:
+        return layers.affine(features, params["V"], params["b"])
+
+    def compare(
+        self, params: Any, features0: Array, features1: Array, lam: Any, distance: Distance, **wanted: bool
+    ) -> Comparison:
+        d, _, dlogits1 = distance(self.logits(params, features0), self.logits(params, features1))
+        return Comparison(d[0], None, dlogits1 @ params["V"].T, None)
+
+
+def tiny_network(rng: np.random.Generator, n_hidden: int) -> tuple[Any, dict[str, Any], Sequences]:
+    """A random LSTM of a few units with strong recurrent weights, and one random sequence of two inputs a step."""
+    cell = lstm.init(rng, 2, n_hidden, dtype=np.float64)
+    V = glorot(rng, n_hidden, 3, np.float64)
+    params = {"cell": lstm.Params(cell.W, 2 * cell.U, cell.b), "V": 3 * V, "b": np.zeros(3)}
+    return Tiny(n_hidden), params, Sequences(rng.standard_normal((6, 1, 2)))

@@ -12,18 +12,22 @@ Nothing is kept on the model between calls: workers that share a batch may be th
 
 A batch is whatever the model takes, with a ``len``, the number of examples, and ``targets``, which head is given.
 `minadv.bounds` asks for one method more, ``logits(params, features)``.
+
+Two methods have a default, which `run_bodies`, `run_bodies_backward` and `scope` use for a model that lacks them:
+``bodies`` runs several passes at once, and ``scope`` is a context at whose end passes may be forgotten.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeGuard
+from typing import Any, Literal, Protocol
 
 from minadv.backend import Array
 from minadv.base.shared_draws import Rng
+from minadv.base.trees import tree_add
 from minadv.distances import Distance
-from minadv.fast.workspace import Workspace
 
 
 @dataclass(frozen=True)
@@ -36,8 +40,17 @@ class Site:
 
 
 @dataclass(frozen=True)
+class Pass:
+    """What body returns: the features, the last state, and a cache that body_backward takes."""
+
+    features: Array  # (N, B, F)
+    state: Any
+    cache: Any
+
+
+@dataclass(frozen=True)
 class ModelGrads:
-    """What body_backward returns; ``masks`` holds dD/dm (B, H) for each site whose mask the pass was given."""
+    """What body_backward returns; ``masks`` holds dD/dm (B, H) for each site that was asked for."""
 
     params: Any | None
     masks: dict[str, Array]
@@ -82,12 +95,41 @@ def choose_sites(model: Model, names: tuple[str, ...] | None) -> tuple[Site, ...
     return tuple(by_name[name] for name in names)
 
 
-def runs_together(model: Any) -> TypeGuard[Together]:
-    """Whether a model is `Together`. A class that overrides ``body`` of one that is, and not ``bodies``, is not."""
-    by_class = [vars(c).keys() & {"body", "bodies"} for c in type(model).__mro__]
-    lowest = next((names for names in by_class if names), {"body"})
-    overridden = "bodies" not in lowest and any("bodies" in names for names in by_class)
-    return hasattr(model, "bodies") and not overridden
+def run_bodies(
+    model: Model,
+    params: Any,
+    batch: Any,
+    *,
+    masks: Sequence[Mapping[str, Array]],
+    noises: Sequence[Any],
+    state: Any = None,
+) -> list[Pass]:
+    """Passes that differ in their masks and noise: at once by the model's ``bodies``, or one after the other."""
+    if hasattr(model, "bodies"):
+        made = model.bodies(params, batch, masks=masks, noises=noises, state=state)
+    else:
+        pairs = zip(masks, noises, strict=True)
+        made = [model.body(params, batch, masks=m, noise=noise, state=state) for m, noise in pairs]
+    return [Pass(*one) for one in made]
+
+
+def run_bodies_backward(model: Model, params: Any, caches: Sequence[Any], dfeatures: Sequence[Array]) -> Any:
+    """The gradient of the parameters through several passes, summed; None without any pass."""
+    if hasattr(model, "bodies_backward") and caches:
+        return model.bodies_backward(params, caches, dfeatures)
+    total: Any = None
+    for cache, d in zip(caches, dfeatures, strict=True):
+        total = tree_add(total, model.body_backward(params, cache, d).params)
+    return total
+
+
+def scope(model: Model) -> AbstractContextManager[Callable[[Any], None]]:
+    """A context at whose end the model may forget the passes that were made in it, to use their memory again.
+
+    It gives a function that takes a pass's cache: such a pass is kept until the end of the context around this one.
+    Nothing of a pass may be used after its context. By default nothing is forgotten.
+    """
+    return model.scope() if hasattr(model, "scope") else nullcontext(lambda cache: None)
 
 
 class Model(Protocol):
@@ -111,19 +153,24 @@ class Model(Protocol):
         noise: Any,
         state: Any = None,
         dx: Array | None = None,
-        work: Workspace | None = None,
     ) -> tuple[Array, Any, Any]:
-        """Features, last state and cache; ``masks[site]`` is m (B, H); ``dx`` is added to the inputs of the cells.
-
-        ``work`` is handed to the cells. It is given only where a caller made a workspace: a model that knows nothing of
-        workspaces may leave it out.
-        """
+        """Features, last state and cache; ``masks[site]`` is m (B, H); ``dx`` is added to the inputs of the cells."""
         ...
 
     def body_backward(
-        self, params: Any, cache: Any, dfeatures: Array, *, weights: bool = True, inputs: bool = False
+        self,
+        params: Any,
+        cache: Any,
+        dfeatures: Array,
+        *,
+        weights: bool = True,
+        inputs: bool = False,
+        masks: Sequence[str] = (),
     ) -> ModelGrads:
-        """Gradients through the body."""
+        """Gradients through the body: of the parameters, of the inputs of the cells, and of the masks of some sites.
+
+        The gradient of a mask exists whether or not the pass was given one: without, m = 1.
+        """
         ...
 
     def head(self, params: Any, features: Array, targets: Any) -> Likelihood:
@@ -142,30 +189,6 @@ class Model(Protocol):
         weights: bool = True,
     ) -> Comparison:
         r"""The distance of two passes; ``lam`` is (N,) or (N, B), None for the model's own choice."""
-        ...
-
-
-class Together(Model, Protocol):
-    """What a model may have beside: several passes over one batch at once, which can be faster than one by one.
-
-    Whoever overrides ``body`` or ``body_backward`` of such a model, or wraps it, sees to these two as well.
-    """
-
-    def bodies(
-        self,
-        params: Any,
-        batch: Any,
-        *,
-        masks: Sequence[Mapping[str, Array]],
-        noises: Sequence[Any],
-        state: Any = None,
-        work: Workspace | None = None,
-    ) -> list[tuple[Array, Any, Any]]:
-        """``body`` of passes that differ in their masks and noise."""
-        ...
-
-    def bodies_backward(self, params: Any, caches: Sequence[Any], dfeatures: Sequence[Array]) -> Any:
-        """The parameters' gradient through several passes, summed."""
         ...
 
 

@@ -20,15 +20,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 from minadv import distances, masks
-from minadv.adversary import PROBING, Search, expect_options, find_adversary, find_budgets
+from minadv.adversary import expect_search, find_adversary, find_budgets
 from minadv.backend import Array, namespace
 from minadv.base.trees import tree_add
 from minadv.perturbations import AT, VAT
-from minadv.searches import Rule
-from minadv.terms import Pass, Regularizer, Setting, Tally, Term
+from minadv.searches import Greedy, Search
+from minadv.terms import Regularizer, Setting, Tally, Term
 
 __all__ = ["AT", "EL", "FD", "VAT", "VD", "AdD", "Pi", "Plain", "Regularizer", "Sum", "Term"]
 
@@ -138,25 +138,17 @@ class AdD(Regularizer):
     r"""Adversarial dropout (Eq. 4): :math:`\sum_t \lambda_t D[p_t(\epsilon^0) \,\|\, p_t(\epsilon^{adv})]`.
 
     The base is the full network, and the likelihood is taken there. ``sites=("readout",)`` is adversarial dropout on
-    the last hidden state. ``keep="last"`` trains on the last mask of the search, as the paper does; ``"best"`` scores
-    every mask first. The other options are those of `minadv.adversary.find_adversary`.
+    the last hidden state. ``search`` is a record of `minadv.searches`; the default is the paper's, which trains on the
+    last mask of its search without scoring it. The other options are those of `minadv.adversary.find_adversary`.
     """
 
     delta: float | Mapping[str, float] | None = None  # 0.03, the paper's for sequential MNIST, if budgets is None too
     budgets: int | Mapping[str, int] | None = None  # instead of delta
-    adv_steps: int = 1
+    search: Search = Greedy(keep="last")
     distance: str = "js"
     lam: Array | None = field(default=None, repr=False, compare=False)
     scale: masks.Scale = "none"
     p: float | None = None  # for scale="inverted"
-    search: Search = "greedy"
-    rule: Rule = "strict"
-    rule_options: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    init: Literal["flip", "base"] = "flip"
-    keep: Literal["best", "last"] = "last"
-    swaps: int = 0
-    tries: int = 1
-    max_masks: int = 200_000
     stop_base: bool = False
     share_noise: bool = True
     sites: tuple[str, ...] | None = None
@@ -166,54 +158,41 @@ class AdD(Regularizer):
             raise ValueError(f"delta is {self.delta} and budgets is {self.budgets}: give one of the two")
         if self.delta is None and self.budgets is None:
             object.__setattr__(self, "delta", 0.03)
-        expect_options(**{name: getattr(self, name) for name in _CHECKED})
+        expect_search(self.search)
+        distances.by_name(self.distance)
+        masks.expect_scale(self.scale, self.p)
+
+    def expect_budgets(self, model: Any) -> dict[str, int]:
+        """The number of flips of each site of a model; raises ValueError for a site or a budget that it lacks."""
+        return find_budgets(model, search=self.search, sites=self.sites, delta=self.delta, budgets=self.budgets)
 
     def term(self, on: Setting) -> Term:
-        budgets = find_budgets(
-            on.model,
-            sites=self.sites,
-            delta=self.delta,
-            budgets=self.budgets,
-            search=self.search,
-            max_masks=self.max_masks,
-        )  # before any pass
         noise = on.second_noise(self.share_noise)
-        bases: list[Pass] = [] if self.search in PROBING else [on.run()]
-
-        def together(m0: Mapping[str, Array], m: Mapping[str, Array]) -> tuple[Array, Array, Any]:
-            base, probe = on.run_together([m0, m], noises=[on.noise, noise])
-            bases.append(base)
-            return base.features, probe.features, probe.cache
-
         trace = find_adversary(
             on.model,
             on.params,
             on.batch,
-            rng=on.rng,
-            budgets=budgets,
-            sites=tuple(budgets),
-            base=bases[0].features if bases else None,
-            together=None if bases else together,
+            search=self.search,
+            delta=self.delta,
+            budgets=self.budgets,
+            distance=self.distance,
+            lam=self.lam,
+            scale=self.scale,
+            p=self.p,
             noise=on.noise,
             adv_noise=noise,
+            sites=self.sites,
             state=on.state,
-            lam=self.lam,
-            max_masks=self.max_masks,
-            work=on.work,
-            **{name: getattr(self, name) for name in _CHECKED},
+            rng=on.rng,
         )
+        base = trace.base
+        assert base is not None
         m = {name: masks.scale(eps, self.scale, p=self.p) for name, eps in trace.eps.items()}
-        base, adversarial = bases[0], on.run(m, noise=noise)
+        adversarial = on.run(m, noise=noise)
         tally = Tally(on)
         nll = tally.add_nll(base, on.likelihood)
         value = tally.add_distance(base, adversarial, on.weight, self.lam, self.distance, self.stop_base)  # Eq. 4
-        return Term(value, tally.grads(), replace(trace, d=value), nll, base.state)
-
-
-_CHECKED = (
-    *("search", "rule", "rule_options", "init", "keep", "adv_steps", "tries", "swaps"),
-    *("distance", "scale", "p"),
-)
+        return Term(value, tally.grads(), replace(trace, d=value, base=None), nll, base.state)
 
 
 @dataclass(frozen=True)

@@ -12,22 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from minadv import distances, masks
+from minadv import distances, masks, protocol
 from minadv.adversary import Trace
 from minadv.backend import Array
 from minadv.base.shared_draws import Rng
 from minadv.base.trees import any_array, tree_add, tree_map
-from minadv.fast.workspace import Workspace, scope
-from minadv.protocol import choose_sites, runs_together
-
-
-@dataclass(frozen=True)
-class Pass:
-    """One run of a model's body."""
-
-    features: Array  # (N, B, F)
-    state: Any
-    cache: Any
+from minadv.protocol import Pass, choose_sites
 
 
 @dataclass(frozen=True)
@@ -42,24 +32,16 @@ class Setting:
     weight: float
     likelihood: float
     state: Any
-    work: Workspace | None = None
 
     def run(self, m: Mapping[str, Array] | None = None, *, noise: Any = None, dx: Array | None = None) -> Pass:
         """A pass under the masks ``m`` (none: the full network) and, unless another is given, the shared noise."""
         noise = self.noise if noise is None else noise
-        reuse: dict[str, Any] = {} if self.work is None else {"work": self.work}
-        return Pass(
-            *self.model.body(self.params, self.batch, masks=m or {}, noise=noise, state=self.state, dx=dx, **reuse)
-        )
+        return Pass(*self.model.body(self.params, self.batch, masks=m or {}, noise=noise, state=self.state, dx=dx))
 
     def run_together(self, ms: Sequence[Mapping[str, Array]], *, noises: Sequence[Any]) -> list[Pass]:
         """Several passes that do not wait for each other, at once where the model can; None is the shared noise."""
-        if not runs_together(self.model):
-            return [self.run(m, noise=noise) for m, noise in zip(ms, noises, strict=True)]
         noises = [self.noise if noise is None else noise for noise in noises]
-        reuse: dict[str, Any] = {} if self.work is None else {"work": self.work}
-        runs = self.model.bodies(self.params, self.batch, masks=ms, noises=noises, state=self.state, **reuse)
-        return [Pass(*run) for run in runs]
+        return protocol.run_bodies(self.model, self.params, self.batch, masks=ms, noises=noises, state=self.state)
 
     def second_noise(self, share: bool) -> Any:
         """The noise of a second pass: the same record, or a new draw."""
@@ -105,11 +87,10 @@ class Regularizer:
         weight: float = 1.0,
         likelihood: float = 0.0,
         state: Any = None,
-        work: Workspace | None = None,
     ) -> Term:
         """The term of a batch: see `Term`. ``noise`` is drawn from the model unless one is given; None is no noise.
 
-        The passes take their buffers from ``work`` and give them back: nothing of a `Term` lies in them.
+        The model may forget the passes afterwards (`minadv.protocol.scope`): nothing of a `Term` lies in them.
         """
         for name, value in (("weight", weight), ("likelihood", likelihood)):
             if not math.isfinite(value):
@@ -118,8 +99,8 @@ class Regularizer:
             raise ValueError("targets is None: the likelihood needs a batch with targets")
         if isinstance(noise, str) and noise == "draw":
             noise = model.noise(rng, batch)
-        with scope(work):
-            return self.term(Setting(model, params, batch, rng, noise, float(weight), float(likelihood), state, work))
+        with protocol.scope(model):
+            return self.term(Setting(model, params, batch, rng, noise, float(weight), float(likelihood), state))
 
     def term(self, on: Setting) -> Term:
         raise NotImplementedError
@@ -157,19 +138,15 @@ class Tally:
         """Add gradients of a sum over examples, weighted and divided by their number."""
         factor = weight / len(self._on.batch)
         self._grads = tree_add(self._grads, tree_map(lambda g: factor * g, head))
-        for n, (known, pending) in enumerate(self._pending):
-            if known is run:
+        for n, (other, pending) in enumerate(self._pending):
+            if other is run:
                 self._pending[n] = (run, pending + factor * dfeatures)
                 return
         self._pending.append((run, factor * dfeatures))
 
     def grads(self) -> Any:
         """Go back through every pass and return the gradient of all that was added."""
-        total, model, params = self._grads, self._on.model, self._on.params
-        if runs_together(model) and self._pending:
-            caches = [run.cache for run, _ in self._pending]
-            total = tree_add(total, model.bodies_backward(params, caches, [d for _, d in self._pending]))
-        else:
-            for run, dfeature in self._pending:
-                total = tree_add(total, model.body_backward(params, run.cache, dfeature).params)
-        return tree_map(lambda p: 0 * p, params) if total is None else total
+        on, runs, dfeatures = self._on, [run for run, _ in self._pending], [d for _, d in self._pending]
+        back = protocol.run_bodies_backward(on.model, on.params, [run.cache for run in runs], dfeatures)
+        total = tree_add(self._grads, back)
+        return tree_map(lambda p: 0 * p, on.params) if total is None else total

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
+
 from minadv.backend import Array, namespace
 
 
@@ -42,6 +44,12 @@ def expect_choice(name: str, given: Any, choices: Iterable[str]) -> None:
     allowed = list(choices)
     if given not in allowed:
         raise ValueError(f"{name} is {given!r}, expected one of {', '.join(map(repr, allowed))}")
+
+
+def expect_at_least(name: str, given: Any, least: int) -> None:
+    """Raise ValueError unless the given value is a whole number of at least ``least``."""
+    if isinstance(given, bool) or not isinstance(given, int | np.integer) or given < least:
+        raise ValueError(f"{name} is {given!r}, expected a whole number of at least {least}")
 
 
 def expect_same_module(params: Any, **records: Any) -> None:
@@ -88,20 +96,23 @@ def forward_inputs(
     return xp, T, B, H
 
 
-def backward_inputs(params: Any, cache: Any, units: int, dh: Array | None, dstate: Any) -> tuple[Any, int, int, int]:
-    """Check what a cell's backward is given, a cache of so many units; returns the array module, T, B and H."""
-    expect_same_module(params, cache=cache, dstate=dstate)
-    cache.slot.check(cache.ticket)
-    x, H = cache.x, params.U.shape[0]
-    T, B, _ = x.shape
+def backward_inputs(params: Any, cache: Any, dh: Array | None, dstate: Any) -> tuple[Any, int, int, int]:
+    """Check what a cell's backward is given; returns the array module, T, B and H."""
+    expect_same_module(params, cache=cache)
+    return gradient_inputs(params, cache.x, cache.h.shape[-1], dh, dstate)
+
+
+def gradient_inputs(params: Any, x: Array, units: int, dh: Array | None, dstate: Any) -> tuple[Any, int, int, int]:
+    """Check gradients against the pass that they go back through: its input x and its number of units."""
+    expect_same_module(params, dstate=dstate)
+    H = params.U.shape[0]
+    T, B, I = x.shape
     if units != H:
         raise ValueError(
             f"the cache is one of {units} units, but params.U has H = {H}: was it made with these parameters?"
         )
-    W_shape = (x.shape[2], params.U.shape[1])
-    expect_shape(
-        "params.W", params.W, W_shape, f"the cache's x has I = {x.shape[2]}: was it made with these parameters?"
-    )
+    reason = f"the cache's x has I = {I}: was it made with these parameters?"
+    expect_shape("params.W", params.W, (I, params.U.shape[1]), reason)
     dstates = {} if dstate is None else {f"dstate.{name}": value for name, value in vars(dstate).items()}
     named = {f"params.{name}": value for name, value in vars(params).items()}
     xp = namespace(**named, x=x, dh=dh, **dstates)

@@ -1,1 +1,110 @@
-"""The machinery that computes the passes of the cells faster."""
+r"""The machinery that computes the passes of the cells faster, behind one door.
+
+`minadv.rnn`, `minadv.lstm` and `minadv.gru` define what is computed; the engines here compute the same numbers, and
+``tests/fast`` holds each engine to them. `engine` chooses one, by the cell, the precision, the size, the device and
+what is installed:
+
+=============  ====================================================================================================
+engine         what it is
+=============  ====================================================================================================
+plain          the readable cells themselves (``MINADV_ENGINE=plain``, ``--engine plain``)
+rows           RNN and GRU, written in place
+columns        the LSTM with an example a column, several passes side by side; its element-wise steps are compiled by
+               Numba in single precision, and one CUDA kernel each on a GPU
+compiled       whole passes of small LSTMs in single precision, compiled by Numba
+=============  ====================================================================================================
+
+Only `minadv.models.stack` runs an engine. Training and commands use three names: `describe`, `limit_threads` and
+`reusing`. Nothing else in this folder is imported from outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+from minadv.backend import is_device
+from minadv.base.machine import blas_setting
+from minadv.fast import choice, threads
+from minadv.fast.columns import Columns
+from minadv.fast.engine import CELLS, Engine, Inputs, Plain
+from minadv.fast.remat import Recomputing
+from minadv.fast.rows import GruRows, RnnRows
+from minadv.fast.threads import limit_threads
+from minadv.fast.workspace import StaleCacheError, Workspace, scope
+
+__all__ = [
+    "CELLS",
+    "Description",
+    "Engine",
+    "Inputs",
+    "StaleCacheError",
+    "Workspace",
+    "compiles_passes",
+    "describe",
+    "engine",
+    "limit_threads",
+    "reusing",
+    "scope",
+]
+
+Model = TypeVar("Model")
+compiles_passes = choice.compiles_passes
+
+
+def engine(
+    cell: str,
+    params: Any,
+    passes: Sequence[Inputs],
+    *,
+    leak: Literal["clean", "masked"] = "clean",
+    remat: bool = False,
+) -> Engine:
+    """The fastest engine for these passes of a cell; with ``remat`` one that keeps a few states for the way back."""
+    chosen = _fastest(cell, params, passes, leak)
+    return Recomputing(chosen) if remat else chosen
+
+
+def _fastest(cell: str, params: Any, passes: Sequence[Inputs], leak: Literal["clean", "masked"]) -> Engine:
+    if choice.wanted() == "plain":
+        return Plain(cell, {"leak": leak} if cell == "gru" else {})
+    if cell == "rnn":
+        return RnnRows()
+    if cell == "gru":
+        return GruRows(leak)
+    padded = any(given.valid is not None for given in passes)
+    if padded or is_device(params.U) or not choice.compiles_passes(params.U.nbytes, params.U.dtype):
+        return Columns()
+    from minadv.fast.numba_pass import Compiled
+
+    return Compiled()
+
+
+@dataclass(frozen=True)
+class Description:
+    """What computes here: for logs, for ``minadv doctor``, and for whoever wants to repeat a number."""
+
+    engine: str  # "fast" or "plain"
+    why: str  # one line
+    versions: dict[str, str]  # of libraries that may have a part in the numbers, beside NumPy and SciPy
+    blas: list[dict[str, Any]]  # as threadpoolctl tells them; empty where it is missing
+
+    @property
+    def limits_threads(self) -> bool:
+        """Whether the number of BLAS threads can be set, or is the user's own choice."""
+        return blas_setting() is not None or bool(self.blas)
+
+
+def describe(on_gpu: bool = False) -> Description:
+    """What computes here."""
+    return Description(choice.wanted(), choice.why(on_gpu), choice.versions(), threads.libraries())
+
+
+def reusing(model: Model, work: Workspace | None = None) -> Model:
+    """A model like this one whose passes take their buffers from ``work``, a workspace of its own if None is given.
+
+    Each worker has one of its own. A model that knows nothing of buffers, such as a user's, is returned as it is.
+    """
+    with_buffers = getattr(model, "with_buffers", None)
+    return model if with_buffers is None else with_buffers(Workspace() if work is None else work)

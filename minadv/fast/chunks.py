@@ -3,7 +3,7 @@ r"""The products of the LSTM's backward pass that need not be made step by step:
 .. math:: dU = \sum_t \hat h_{t-1} dz_t^\top, \qquad dW = \sum_t x_t\, dz_t^\top, \qquad db = \sum_t dz_t, \qquad
           dx_t = W\, dz_t
 
-with an example a column, as in `minadv.lstm`: a product takes the columns of a chunk of steps, of all passes.
+with an example a column, as in `minadv.fast.columns`: a product takes the columns of a chunk of steps of all passes.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from minadv import lstm
 from minadv.backend import Array, namespace
 from minadv.fast.packing import goes_below, in_pieces
 
@@ -23,8 +24,8 @@ def chunk_length(T: int, columns: int, H: int) -> int:
 class Chunks:
     """Collects what enters those products, from the last step to the first, and makes them chunk by chunk.
 
-    ``W (I, 4H)``; ``caches`` are those of passes of one shape, P of them with B examples each. Who fills ``dzs`` and
-    ``entered`` by other means than `add` calls `multiply` after each chunk.
+    ``W (I, 4H)``; ``caches`` are those of P passes of one shape, with B examples each. A compiled pass fills ``dzs``
+    and ``entered`` itself instead of calling `add`, and calls `multiply` after each chunk.
     """
 
     def __init__(self, W: Array, caches: Sequence[Any], *, weights: bool, inputs: bool) -> None:
@@ -43,7 +44,7 @@ class Chunks:
 
     def add(self, t: int, dz: Array, hhat: Array) -> None:
         """Step t: ``dz (4, H, P, B)``, and the masked states ``hhat (H, P, B)`` that entered it."""
-        k, (_, H, _, _) = (t - 1) % self._C, self._size  # the step's place in its chunk
+        k, (_, H, _, _) = (t - 1) % self._C, self._size  # the step is number k of its chunk
         self.dzs[:, :, k] = dz
         if self.entered is not None:
             self.entered[:H, k] = hhat
@@ -74,3 +75,8 @@ class Chunks:
                 columns, chunk = entered[:, :, 0].reshape(H + I + 1, -1), summed.reshape(4 * H, -1)
             in_pieces(columns[H:], chunk.T, out=share[H:], piece=192)
         self.dparams = share if self.dparams is None else xp.add(self.dparams, share, out=self.dparams)
+
+
+def split(dparams: Array | None, H: int) -> lstm.Params | None:
+    """The gradient of the parameters from that of U above W above b."""
+    return None if dparams is None else lstm.Params(W=dparams[H:-1], U=dparams[:H], b=dparams[-1])

@@ -1,9 +1,9 @@
-r"""`gates.lstm_step` and `gates.lstm_step_backward` on a GPU, each as one kernel.
+r"""The LSTM's step and the way back through it on a GPU, each as one kernel.
 
-The formulas are those of `gates`, which is the place to read them. Called line by line on CuPy arrays they are some
-fifteen kernels, and a GPU takes longer to start one than to do its work on the few thousand numbers of a step.
+The formulas are those of `minadv.fast.elementwise`. Called line by line on CuPy arrays they would be some fifteen
+kernels, and a GPU takes longer to start a kernel than to do its work on the few thousand numbers of a step.
 
-Imported by `compiled` only, once there are CuPy arrays.
+Imported by `minadv.fast.choice` only, once there are CuPy arrays.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import cupy
 
 from minadv.backend import Array
-from minadv.fast.elementwise import next_to_nothing
+from minadv.fast.elementwise import tiny
 
 _step = cupy.ElementwiseKernel(
     "T z_i, T z_f, T z_g, T z_o, T c_prev",
@@ -28,10 +28,10 @@ _step = cupy.ElementwiseKernel(
 )
 
 _step_backward = cupy.ElementwiseKernel(
-    "T a_i, T a_f, T a_g, T a_o, T c_prev, T h, T dh, T nothing",
+    "T a_i, T a_f, T a_g, T a_o, T c_prev, T h, T dh, T tiny",
     "T dc, T d_i, T d_f, T d_g, T d_o",
     """
-    const T dc_t = dc + (a_o - h / (a_o + nothing) * h) * dh;
+    const T dc_t = dc + (a_o - h / (a_o + tiny) * h) * dh;
     d_i = (T(1) - a_i) * a_i * a_g * dc_t;
     d_f = (T(1) - a_f) * a_f * c_prev * dc_t;
     d_g = (T(1) - a_g) * (T(1) + a_g) * a_i * dc_t;
@@ -43,10 +43,10 @@ _step_backward = cupy.ElementwiseKernel(
 
 
 def lstm_step(z: Array, c_prev: Array, *, a: Array, c: Array, h: Array) -> None:
-    """See `gates.lstm_step`."""
+    """See `minadv.fast.elementwise.lstm_step`."""
     _step(*z, c_prev, *a, c, h)
 
 
-def lstm_step_backward(a: Array, c_prev: Array, h: Array, dh: Array, *, dc: Array, dz: Array, free: Array) -> None:
-    """See `gates.lstm_step_backward`; ``free`` is not needed."""
-    _step_backward(*a, c_prev, h, dh, a.dtype.type(next_to_nothing(a.dtype)), dc, *dz)
+def lstm_step_backward(a: Array, c_prev: Array, h: Array, dh: Array, *, dc: Array, dz: Array, scratch: Array) -> None:
+    """See `minadv.fast.elementwise.lstm_step_backward`; ``scratch`` is not needed."""
+    _step_backward(*a, c_prev, h, dh, a.dtype.type(tiny(a.dtype)), dc, *dz)

@@ -1,7 +1,7 @@
-r"""The element-wise step of each cell, forward and backward: everything between two matrix products.
+r"""The element-wise step of each cell in NumPy and CuPy, forward and backward: everything between two matrix products.
 
-These functions are the definition; `rnn`, `lstm` and `gru` call them once a step. They write into the arrays given by
-keyword and allocate only one or two small temporaries. Sizes: ``B`` examples, ``H`` units.
+The formulas are those of `minadv.rnn`, `minadv.lstm` and `minadv.gru`, written so that nothing is allocated: the
+functions write into the arrays given by keyword. Sizes: ``B`` examples, ``H`` units; the LSTM has an example a column.
 
 The LSTM's logistic function is :math:`\sigma(z) = 1/(1 + e^{-z})`, because many processors have a faster exp than
 tanh; the GRU's is :math:`\tfrac12 + \tfrac12 \tanh(z/2)`.
@@ -19,10 +19,10 @@ from minadv.backend import Array, namespace
 
 
 def flush_vanished(*gradients: Array) -> None:
-    r"""Set to zero, in place, what is too small to matter: below :math:`10^{-31}` in single precision.
+    r"""Set gradients that are too small to matter, below :math:`10^{-31}` in single precision, to zero, in place.
 
     A gradient that only ever shrinks, such as that of the cell of a masked unit, would otherwise decay into subnormal
-    numbers and stay there for good, where a processor multiplies many times more slowly. Called every few steps.
+    numbers and stay there, where a processor multiplies many times more slowly. Passes call this every 16 steps.
     """
     for gradient in gradients:
         gradient *= namespace(gradient).abs(gradient) > vanished(gradient.dtype)
@@ -36,8 +36,8 @@ def vanished(dtype: Any) -> float:
 
 
 @functools.cache
-def next_to_nothing(dtype: Any) -> float:
-    """What makes no difference to a number, unless that is zero or as good as zero."""
+def tiny(dtype: Any) -> float:
+    """A number to add to a divisor, so that 0/0 is 0: too small to change a divisor that is not next to zero."""
     return math.sqrt(np.finfo(dtype).tiny)
 
 
@@ -64,41 +64,42 @@ def lstm_step(z: Array, c_prev: Array, *, a: Array, c: Array, h: Array) -> None:
     xp = namespace(z)
     i, f, g, o = a  # (H, B) each
     xp.tanh(z[2], out=g)
-    with np.errstate(over="ignore"):  # of a gate that is closed, 1/inf
+    with np.errstate(over="ignore"):  # exp overflows for a shut gate; 1/(1 + inf) = 0 is right
         for minus_z, logistic in ((z[:2], a[:2]), (z[3], o)):
             xp.exp(minus_z, out=logistic)
             xp.add(logistic, 1, out=logistic)
             xp.divide(1, logistic, out=logistic)
     xp.multiply(f, c_prev, out=c)
-    xp.multiply(i, g, out=h)  # h is free until its own lines
+    xp.multiply(i, g, out=h)  # h serves as scratch memory until its own lines
     xp.add(c, h, out=c)
     xp.tanh(c, out=h)
     xp.multiply(o, h, out=h)
 
 
-def lstm_step_backward(a: Array, c_prev: Array, h: Array, dh: Array, *, dc: Array, dz: Array, free: Array) -> None:
+def lstm_step_backward(a: Array, c_prev: Array, h: Array, dh: Array, *, dc: Array, dz: Array, scratch: Array) -> None:
     r"""From ``dh`` and the ``dc`` that comes from the next step: ``dz (4, H, B)``, and ``dc`` of the previous step.
 
     ``dc`` is updated in place from :math:`\partial L/\partial c_t` (through :math:`c_{t+1}` only) to
     :math:`\partial L/\partial c_{t-1}`; ``dz`` is the gradient of the pre-activations as the equations have them, not
-    negated. ``free (H, B)`` is overwritten. No step has to keep :math:`\tanh c`, which is :math:`h/o`: the slope of h
-    in c is :math:`o\,(1 - \tanh^2 c) = o - h^2/o`, zero for an o that is, and that in z_o is :math:`(1 - o)\, h`.
+    negated. ``scratch (H, B)`` is overwritten. No step has to keep :math:`\tanh c`, which is :math:`h/o`: the slope of
+    h in c is :math:`o\,(1 - \tanh^2 c) = o - h^2/o`, zero where o is zero, and its slope in :math:`z_o` is
+    :math:`(1 - o)\, h`.
     """
     xp = namespace(a)
     i, f, g, o = a
     di, df, dg, do = dz
-    xp.add(o, next_to_nothing(a.dtype), out=free)  # nor is it then so small that an h of padding would overflow
-    xp.divide(h, free, out=free)
-    xp.multiply(free, h, out=free)
-    xp.subtract(o, free, out=free)
-    xp.multiply(free, dh, out=free)
-    dc += free  # through h_t
+    xp.add(o, tiny(a.dtype), out=scratch)  # h of a padded step is not this o times tanh c: h/o must not overflow
+    xp.divide(h, scratch, out=scratch)
+    xp.multiply(scratch, h, out=scratch)
+    xp.subtract(o, scratch, out=scratch)
+    xp.multiply(scratch, dh, out=scratch)
+    dc += scratch  # through h_t
     xp.subtract(1, a, out=dz)
     dz[:2] *= a[:2]  # the slope of a logistic gate, a (1 - a)
     do *= h
     do *= dh
-    xp.add(g, 1, out=free)
-    dg *= free  # of tanh, (1 - g)(1 + g)
+    xp.add(g, 1, out=scratch)
+    dg *= scratch  # of tanh, (1 - g)(1 + g)
     di *= g
     df *= c_prev
     dg *= i
@@ -106,44 +107,44 @@ def lstm_step_backward(a: Array, c_prev: Array, h: Array, dh: Array, *, dc: Arra
     dc *= f
 
 
-def gru_step(a: Array, q: Array, bn: Array, h_leak: Array, *, hn: Array, h: Array) -> None:
-    r"""Turn ``a (B, 3H)``, the input's share, into r, z, n in place; ``q = hhat U (B, 3H)`` is the state's share.
+def gru_step(a: Array, hU: Array, bn: Array, h_leak: Array, *, q: Array, h: Array) -> None:
+    r"""Turn ``a (B, 3H)``, the input's share, into r, z, n in place; ``hU (B, 3H)`` is the masked state's share.
 
-    .. math:: n = \tanh(a_n + r \odot (q_n + b_n)), \qquad h = (1 - z) \odot n + z \odot h_{leak}
+    .. math:: q = hU_n + b_n, \qquad n = \tanh(a_n + r \odot q), \qquad h = (1 - z) \odot n + z \odot h_{leak}
 
-    ``hn`` receives :math:`q_n + b_n`, which backward needs.
+    ``q`` is written too, because backward needs it.
     """
     xp = namespace(a)
     H = h.shape[-1]
     rz, r, z, n = a[:, : 2 * H], a[:, :H], a[:, H : 2 * H], a[:, 2 * H :]
-    rz += q[:, : 2 * H]
+    rz += hU[:, : 2 * H]
     rz *= 0.5
     xp.tanh(rz, out=rz)
     rz *= 0.5
     rz += 0.5
-    xp.add(q[:, 2 * H :], bn, out=hn)
-    n += r * hn
+    xp.add(hU[:, 2 * H :], bn, out=q)
+    n += r * q
     xp.tanh(n, out=n)
     xp.subtract(h_leak, n, out=h)
     h *= z
     h += n
 
 
-def gru_step_backward(a: Array, hn: Array, h_leak: Array, dh: Array, *, dq: Array, dn: Array, dh_leak: Array) -> None:
-    r"""From ``dh``: ``dq (B, 3H)`` to the state's share, ``dn (B, H)`` to the pre-activation of n, and ``dh_leak``.
+def gru_step_backward(a: Array, q: Array, h_leak: Array, dh: Array, *, dhU: Array, dn: Array, dh_leak: Array) -> None:
+    r"""From ``dh``: ``dhU (B, 3H)``, ``dn (B, H)`` of the pre-activation of n, and ``dh_leak``.
 
-    The r and z blocks of ``dq`` are the gradients to their pre-activations as well; only n differs, by the factor r.
+    The r and z blocks of ``dhU`` are the gradients of their pre-activations as well; only n differs, by the factor r.
     """
     xp = namespace(a)
     H = dh.shape[-1]
     r, z, n = a[:, :H], a[:, H : 2 * H], a[:, 2 * H :]
-    dr, dz, dhn = dq[:, :H], dq[:, H : 2 * H], dq[:, 2 * H :]
+    dr, dz, dq = dhU[:, :H], dhU[:, H : 2 * H], dhU[:, 2 * H :]
     xp.multiply(n, n, out=dn)
     xp.subtract(1, dn, out=dn)
     dn *= 1 - z
     dn *= dh
-    xp.multiply(dn, r, out=dhn)
-    xp.multiply(dn, hn, out=dr)
+    xp.multiply(dn, r, out=dq)
+    xp.multiply(dn, q, out=dr)
     dr *= r
     dr *= 1 - r
     xp.subtract(h_leak, n, out=dz)

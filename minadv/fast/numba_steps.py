@@ -1,15 +1,15 @@
-r"""The steps of an LSTM in single precision, compiled by Numba: those of `gates`, forward and back, and loops of them.
+r"""The steps of an LSTM in single precision, compiled by Numba: the element-wise steps, and loops over many of them.
 
-The formulas are those of `gates`, which is the place to read them; the loop reads every number once, keeps what is in
-between in registers and does eight numbers at a time where the processor can. It cannot call a library for exp and tanh
-and stay such a loop, so both are here, with the coefficients of Cephes (Moshier, http://www.netlib.org/cephes, expf and
+The formulas are those of `minadv.fast.elementwise`. A compiled loop reads every number once, keeps what is in between
+in registers and does eight numbers at a time where the processor can. It cannot call a library for exp and tanh and
+stay such a loop, so both are here, with the coefficients of Cephes (Moshier, http://www.netlib.org/cephes, expf and
 tanhf), as exact as NumPy's own.
 
-The loops over the steps, `forward_steps` and `backward_steps`, are those of `lstm` for one pass; `numba_pass` calls
-them, and says what for. They stand in this file because Numba keeps what it has compiled until the file changes, and a
-function has those that it calls compiled into it.
+The loops over the steps, `forward_steps` and `backward_steps`, are called by `minadv.fast.numba_pass`. They stand in
+this file because Numba keeps what it has compiled until the file changes, and a function has those that it calls
+compiled into it.
 
-Imported by `compiled` only, and only where Numba is installed.
+Imported by `minadv.fast.choice` and `minadv.fast.numba_pass` only, and only where Numba is installed.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from typing import Any, TypeVar, cast
 
 import numba
 import numpy as np
-import scipy.linalg.cython_blas  # noqa: F401  # where np.dot finds its product, if it is not to look at the first one
+import scipy.linalg.cython_blas  # noqa: F401  # Numba's np.dot calls it: loaded now, not at the first product
 
 from minadv.backend import Array
-from minadv.fast.elementwise import next_to_nothing
+from minadv.fast.elementwise import tiny
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 _f = np.float32
@@ -40,10 +40,10 @@ def _inline(function: Function) -> Function:
 
 
 def _compile(*arguments: str) -> Callable[[Function], Function]:
-    """Compiled here and now for these arguments, and kept on disk where Numba can.
+    """Compile a function at once for these arguments, and keep the result on disk where Numba can.
 
-    Whatever is wrong there, no place, a full disk, a file cut short, the function is compiled without it. It has one
-    form only: Numba would mistake several for each other if two processes came to save them at once.
+    Where it cannot (no folder, a full disk, a file cut short), the function is compiled without being kept. A function
+    has one form only: Numba would mistake several for each other if two processes saved them at once.
     """
 
     def compiled(function: Function) -> Function:
@@ -69,7 +69,7 @@ _T3, _T5, _T7, _T9, _T11 = (
     _f(v) for v in (-3.33332819422e-1, 1.33314422036e-1, -5.37397155531e-2, 2.06390887954e-2, -5.70498872745e-3)
 )
 _SMALL = _f(0.625)
-NOTHING = _f(next_to_nothing(np.float32))
+TINY = _f(tiny(np.float32))
 
 
 @_inline
@@ -111,13 +111,13 @@ def _loop(z: Any, c_prev: Any, a: Any, c: Any, h: Any) -> None:
     (z_i, z_f, z_g, z_o), (a_i, a_f, a_g, a_o) = z, a
     for j in range(c.size):
         i, f, g, o = _sigma_of_minus(z_i[j]), _sigma_of_minus(z_f[j]), _tanh(z_g[j]), _sigma_of_minus(z_o[j])
-        cell = f * c_prev[j] + i * g  # Eq. 1, as `lstm` has it
+        cell = f * c_prev[j] + i * g  # Eq. 1
         a_i[j], a_f[j], a_g[j], a_o[j] = i, f, g, o
         c[j] = cell
         h[j] = o * _tanh(cell)
 
 
-# A compiler expects the worst of arrays that might overlap, and goes number by number: it has to be told which are one.
+# The compiler goes number by number where two arrays might overlap, so each way in which they may has a function.
 
 
 @_compile(GATES, CELL, GATES, CELL, CELL)
@@ -139,13 +139,13 @@ def _step_in_place(a: Any, c: Any, h: Any) -> None:
 
 
 @_compile(GATES, CELL, CELL, CELL, CELL, GATES, "float32")
-def _step_backward(a: Any, c_prev: Any, h: Any, dh: Any, dc: Any, dz: Any, nothing: Any) -> None:
+def _step_backward(a: Any, c_prev: Any, h: Any, dh: Any, dc: Any, dz: Any, tiny: Any) -> None:
     n = dc.size
     (a_i, a_f, a_g, a_o), (d_i, d_f, d_g, d_o) = _four(a), _four(dz)
     c_prev, h, dh, dc = c_prev.reshape(n), h.reshape(n), dh.reshape(n), dc.reshape(n)
     for j in range(n):
         i, f, g, o, h_j, dh_j = a_i[j], a_f[j], a_g[j], a_o[j], h[j], dh[j]
-        dc_j = dc[j] + (o - h_j / (o + nothing) * h_j) * dh_j
+        dc_j = dc[j] + (o - h_j / (o + tiny) * h_j) * dh_j
         d_i[j] = (_ONE - i) * i * g * dc_j
         d_f[j] = (_ONE - f) * f * c_prev[j] * dc_j
         d_g[j] = (_ONE - g) * (_ONE + g) * i * dc_j
@@ -154,7 +154,7 @@ def _step_backward(a: Any, c_prev: Any, h: Any, dh: Any, dc: Any, dz: Any, nothi
 
 
 def lstm_step(z: Array, c_prev: Array, *, a: Array, c: Array, h: Array) -> None:
-    """See `gates.lstm_step`; ``(4, H, P, B)`` and ``(H, P, B)``, contiguous."""
+    """See `minadv.fast.elementwise.lstm_step`; ``(4, H, P, B)`` and ``(H, P, B)``, contiguous."""
     if z is not a:
         _step_apart(z, c_prev, a, c, h)
     elif c_prev is not c:
@@ -163,9 +163,9 @@ def lstm_step(z: Array, c_prev: Array, *, a: Array, c: Array, h: Array) -> None:
         _step_in_place(a, c, h)
 
 
-def lstm_step_backward(a: Array, c_prev: Array, h: Array, dh: Array, *, dc: Array, dz: Array, free: Array) -> None:
-    """See `gates.lstm_step_backward`; ``free`` is not needed."""
-    _step_backward(a, c_prev, h, dh, dc, dz, NOTHING)
+def lstm_step_backward(a: Array, c_prev: Array, h: Array, dh: Array, *, dc: Array, dz: Array, scratch: Array) -> None:
+    """See `minadv.fast.elementwise.lstm_step_backward`; ``scratch`` is not needed."""
+    _step_backward(a, c_prev, h, dh, dc, dz, TINY)
 
 
 @_compile(FLAT, FLAT, FLAT)
@@ -183,7 +183,7 @@ def _plus(out: Any, a: Any) -> None:
 @_compile(FLAT, FLAT, FLAT, FLAT, FLAT)
 def _next_cell(i: Any, f: Any, g: Any, c_prev: Any, c: Any) -> None:
     for j in range(c.size):
-        c[j] = f[j] * c_prev[j] + i[j] * g[j]  # Eq. 1, as `lstm` has it
+        c[j] = f[j] * c_prev[j] + i[j] * g[j]  # Eq. 1
 
 
 @_compile(FLAT, FLAT, FLAT)
@@ -238,18 +238,9 @@ def _cells_again(a: Any, cells: Any) -> None:
         _next_cell(i, f, g, cells[t].reshape(n), cells[t + 1].reshape(n))
 
 
-@_compile(GATES, CELL, CELL)
-def states_again(a: Any, cells: Any, hs: Any) -> None:
-    """And the states, into ``hs (C, H, B)``."""
-    n = cells[0].size
-    _cells_again(a, cells)
-    for t in range(a.shape[0]):
-        _state(a[t, 3].reshape(n), cells[t + 1].reshape(n), hs[t].reshape(n))
-
-
 @_compile(
     *(CELL, ANY, GATES, FLAT, ANY),
-    *(CELL, MATRIX, MATRIX, MATRIX, MATRIX, MATRIX, MATRIX, MATRIX, FLAT, GATES, CELL, CELL, "float32", "float32"),
+    *(CELL, MATRIX, MATRIX, MATRIX, MATRIX, MATRIX, MATRIX, MATRIX, FLAT, GATES, CELL, "float32", "float32"),
 )
 def backward_steps(
     U: Any,
@@ -268,13 +259,13 @@ def backward_steps(
     dm: Any,
     dzs: Any,
     entered: Any,
-    dhhats: Any,
-    nothing: Any,
     tiny: Any,
+    vanished: Any,
 ) -> None:
-    """Back through the steps of a chunk; what is empty of ``dh_out``, ``dzs``, ``entered`` and ``dhhats`` is left out.
+    """Back through the steps of a chunk; dh, dc and dm are updated in place.
 
-    ``cells (C+1, H, B)`` begins with the cell before the chunk, ``h`` is the state after it; dh, dc and dm in place.
+    ``cells (C+1, H, B)`` begins with the cell before the chunk, ``h`` is the state after it. ``dh_out``, ``dzs`` and
+    ``entered`` are empty where nobody needs them.
     """
     (H, B), (G, _, width), size = h.shape, U.shape, a.shape[0]
     n = H * B
@@ -284,9 +275,9 @@ def backward_steps(
             h_before[:] = h_start
         else:
             _state(a[t - 1, 3].reshape(n), cells[t].reshape(n), h_before.reshape(n))
-        if t % 16 == 0:  # as `gates.flush_vanished`
-            _flush(dh.reshape(n), tiny)
-            _flush(dc.reshape(n), tiny)
+        if t % 16 == 0:  # see `minadv.fast.elementwise.flush_vanished`
+            _flush(dh.reshape(n), vanished)
+            _flush(dc.reshape(n), vanished)
         if dh_out.shape[0] > 0:
             for r in range(H):
                 for b in range(B):
@@ -295,7 +286,7 @@ def backward_steps(
         _step_backward(
             a[t].reshape(4, H, 1, B),
             *(cells[t].reshape(shape), h.reshape(shape), dh.reshape(shape), dc.reshape(shape)),
-            *(dz.reshape(4, H, 1, B), nothing),
+            *(dz.reshape(4, H, 1, B), tiny),
         )
         if dzs.shape[2] > 0:
             for k in range(4):
@@ -312,9 +303,7 @@ def backward_steps(
         blocks = dz.reshape(G, width, B)
         np.dot(U[0], blocks[0], dhhat)
         for k in range(1, G):
-            np.dot(U[k], blocks[k], h)  # h has been read
+            np.dot(U[k], blocks[k], h)  # h is no longer needed: it holds the share of a gate
             _plus(dhhat.reshape(n), h.reshape(n))
-        if dhhats.shape[0] > 0:
-            dhhats[t] = dhhat
         _through_mask(dhhat.reshape(n), h_before.reshape(n), m, dm, dh.reshape(n))
         h[:] = h_before

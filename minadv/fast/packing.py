@@ -1,19 +1,21 @@
-r"""The weights of an LSTM as its steps multiply with them, and how: what `lstm` needs to know of a BLAS."""
+r"""The weights of an LSTM, packed as its steps multiply with them, and the products with its inputs."""
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from minadv.backend import Array, is_host, namespace
 from minadv.fast import threads
+from minadv.fast.engine import Inputs
 from minadv.fast.workspace import Slot, Workspace
 
 
 @dataclass(frozen=True)
 class Packed:
-    """The transposed weights; the rows of the logistic gates are negated, see `minadv.fast.elementwise`."""
+    """The transposed weights; the rows of the logistic gates are negated, as `minadv.fast.elementwise` takes them."""
 
     UWb: Array  # (4H, H+n+1): U, W and b side by side; n = I where x goes below the state, 0 where W is apart
     W: Array | None  # (4H, I), where n = 0
@@ -43,24 +45,32 @@ def goes_below(I: int, H: int) -> bool:
 
 
 def by_gate(H: int, columns: Array) -> bool:
-    """Whether a step is better multiplied gate by gate: where BLAS does not pack so small a product."""
+    """Whether a step is multiplied gate by gate, which is faster where BLAS has kernels for small products."""
     return is_host(columns) and H * columns.size <= 1_000_000 and _has_small_products()
 
 
 @functools.cache
 def _has_small_products() -> bool:
     """Whether BLAS has kernels for small products, of up to a million multiplications: OpenBLAS has, with AVX-512."""
-    return any(lib.get("architecture") in {"SkylakeX", "Cooperlake", "SapphireRapids"} for lib in threads.blas())
+    return any(lib.get("architecture") in {"SkylakeX", "Cooperlake", "SapphireRapids"} for lib in threads.libraries())
 
 
 KEPT = 2**26
 """Bytes of products with an input that a workspace keeps for later passes."""
 
 
-def input_products(weights: Packed, x: Array, *, out: Array, again: bool, work: Workspace | None) -> Array:
-    """``W x_t`` for every step of ``x (T, B, I)``, in ``out (T, 4, H, B)`` or where a workspace keeps it.
+def worth_keeping(given: Inputs, passes: Sequence[Inputs]) -> bool:
+    """Whether the product with a pass's x should be kept for later passes: its x lasts, and several passes share it.
 
-    It is kept, unless it is large, for later passes that will meet the same x ``again``.
+    Passes that share an x now are those of a search, which runs more passes over it in the same step.
+    """
+    return given.lasting and sum(other.x is given.x for other in passes) > 1
+
+
+def input_products(weights: Packed, x: Array, *, out: Array, keep: bool, work: Workspace | None) -> Array:
+    """``W x_t`` for every step of ``x (T, B, I)``, in ``out (T, 4, H, B)`` or in the workspace, if that keeps it.
+
+    With ``keep`` the workspace keeps the product, unless it is large, for later passes over the same x.
     """
     assert weights.W is not None
     W, flat, what = weights.W, (out.shape[0], -1, out.shape[3]), f"x W by {id(weights)}"
@@ -69,7 +79,7 @@ def input_products(weights: Packed, x: Array, *, out: Array, again: bool, work: 
         project(W, x, out=out.reshape(flat))
         return out
 
-    if work is None or out.nbytes > KEPT or not (again or work.has_made(x, what)):
+    if work is None or out.nbytes > KEPT or not (keep or work.has_made(x, what)):
         return make(x, out)
     return work.once(x, lambda x, slot: make(x, slot.take("xW", out.shape, out)), what)
 

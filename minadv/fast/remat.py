@@ -1,133 +1,89 @@
-r"""Less memory for more time: keep the state at the start of each segment, and run each segment again on the way back.
+r"""Less memory for more time: keep the state before each segment of a pass, and run each segment again on the way back.
 
 With segments of about :math:`\sqrt T` steps, what is kept for backward shrinks from T steps to :math:`\sqrt T` states
-and the buffers of one segment, for the price of one more forward pass. These two functions stand in for a cell's own
-``forward`` and ``backward``, and are written with them: any module of `minadv.rnn`, `lstm` and `gru` is a ``cell``.
+and the buffers of one segment, for the price of one more forward pass.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from minadv.backend import Array, namespace
 from minadv.base.trees import any_array, tree_add, tree_map
+from minadv.fast.engine import Engine, Inputs, OneByOne
 from minadv.fast.workspace import Workspace, scope
 
 
 @dataclass(frozen=True)
 class Cache:
-    """What backward needs: the inputs, and the state before each segment."""
+    """What the way back needs: what the pass was given, and the state before each segment."""
 
-    x: Array  # (T, B, I)
+    given: Inputs
     states: tuple[Any, ...]
-    m: Array | None  # (B, H)
-    valid: Array | None  # (T, B)
     length: int  # steps in a segment
-    options: dict[str, Any]
     work: Workspace
 
 
-def forward(
-    cell: Any,
-    params: Any,
-    x: Array,
-    *,
-    state: Any = None,
-    m: Array | None = None,
-    valid: Array | None = None,
-    length: int | None = None,
-    states: bool = True,
-    work: Workspace | None = None,
-    **options: Any,
-) -> tuple[Array | None, Any, Cache]:
-    r"""As the cell's forward; ``length`` is the number of steps in a segment (default: :math:`\lceil\sqrt T\,\rceil`).
+@dataclass(frozen=True)
+class Recomputing(OneByOne):
+    r"""An engine that runs another one segment by segment, of ``length`` steps each (None: :math:`\sqrt T`).
 
-    ``states=False`` returns None in the place of ``h``, where only the last state is needed. The workspace, one of its
-    own if None is given, holds the buffers of one segment at a time.
+    The workspace, one of its own where none is given, holds the buffers of one segment at a time.
     """
-    T, B = x.shape[:2]
-    length = math.ceil(math.sqrt(T)) if length is None else length
-    if length < 1:
-        raise ValueError(f"length is {length}, expected segments of at least one step")
-    work = Workspace() if work is None else work
-    H = params.U.shape[0]
-    h: Array | None = namespace(x).empty((T, B, H), dtype=x.dtype) if states else None
-    before = []
-    for first in range(0, T, length):
-        steps = slice(first, first + length)
-        before.append(state)
-        with scope(work):
-            part, state, _ = cell.forward(
-                params,
-                x[steps],
-                state=state,
-                m=m,
-                valid=None if valid is None else valid[steps],
-                states=states,
-                work=work,
-                **options,
-            )
-            if h is not None:
-                h[steps] = part
-    return h, state, Cache(x, tuple(before), m, valid, length, options, work)
 
+    engine: Engine
+    length: int | None = None
 
-def backward(
-    cell: Any,
-    params: Any,
-    cache: Cache,
-    dh: Array | None,
-    *,
-    dstate: Any = None,
-    weights: bool = True,
-    inputs: bool = True,
-    hhat: bool = False,
-) -> Any:
-    """As the cell's backward, with its ``Grads``; equal to it up to the order of sums."""
-    xp = namespace(any_array(params))
-    total: Any = None  # of the parameters
-    dm: Array | None = None
-    dx: list[Array] = []
-    dhhat: list[Array] = []
-    for n in range(len(cache.states) - 1, -1, -1):
-        steps = slice(n * cache.length, (n + 1) * cache.length)
-        valid = None if cache.valid is None else cache.valid[steps]
-        with scope(cache.work):
-            _, _, again = cell.forward(
-                params,
-                cache.x[steps],
-                state=cache.states[n],
-                m=cache.m,
-                valid=valid,
-                states=False,
-                work=cache.work,
-                **cache.options,
-            )
-            grads = cell.backward(
-                params,
-                again,
-                None if dh is None else dh[steps],
-                dstate=dstate,
-                weights=weights,
-                inputs=inputs,
-                hhat=hhat,
-            )
+    def __post_init__(self) -> None:
+        if self.length is not None and self.length < 1:
+            raise ValueError(f"length is {self.length}, expected segments of at least one step")
+
+    @property
+    def name(self) -> str:
+        return f"{self.engine.name}, recomputing"
+
+    def run(self, params: Any, given: Inputs, keep_h: bool, work: Workspace | None) -> tuple[Array | None, Any, Cache]:
+        T, B, _ = given.x.shape
+        length = math.ceil(math.sqrt(T)) if self.length is None else self.length
+        work = Workspace() if work is None else work
+        h: Array | None = namespace(given.x).empty((T, B, params.U.shape[0]), dtype=given.x.dtype) if keep_h else None
+        state, before = given.state, []
+        for first in range(0, T, length):
+            before.append(state)
+            with scope(work):
+                segment = _segment(given, slice(first, first + length), state)
+                [(part, state, _)] = self.engine.forward(params, [segment], keep_h=keep_h, work=work)
+                if h is not None:
+                    h[first : first + length] = part
+        return h, state, Cache(given, tuple(before), length, work)
+
+    def run_backward(
+        self, params: Any, cache: Cache, dh: Array | None, dstate: Any, weights: bool, inputs: bool, masks: bool
+    ) -> Any:
+        xp, wanted = namespace(any_array(params)), {"weights": weights, "inputs": inputs, "masks": masks}
+        total: Any = None
+        dm: Array | None = None
+        dx: list[Array] = []
+        for n in range(len(cache.states) - 1, -1, -1):
+            steps = slice(n * cache.length, (n + 1) * cache.length)
+            segment = _segment(cache.given, steps, cache.states[n])
+            with scope(cache.work):
+                [(_, _, again)] = self.engine.forward(params, [segment], keep_h=False, work=cache.work)
+                dhs = [None if dh is None else dh[steps]]
+                share, [grads] = self.engine.backward(params, [again], dhs, [dstate], **wanted)
             dstate = grads.state
             if total is None:
-                total = grads.params
-            elif grads.params is not None:  # added in place: for large weights new memory costs more than the sum
-                tree_map(lambda whole, part: xp.add(whole, part, out=whole), total, grads.params)
+                total = share
+            elif share is not None:  # added in place: for large weights new memory costs more than the sum
+                tree_map(lambda whole, part: xp.add(whole, part, out=whole), total, share)
             dm = tree_add(dm, grads.m)
-            if inputs:
-                dx.append(grads.x)
-            if hhat:
-                dhhat.append(grads.hhat.copy())
-    return cell.Grads(
-        params=total,
-        x=xp.concatenate(dx[::-1]) if inputs else None,
-        state=dstate,
-        m=dm,
-        hhat=xp.concatenate(dhhat[::-1]) if hhat else None,
-    )
+            dx.append(grads.x)
+        return replace(grads, params=total, x=xp.concatenate(dx[::-1]) if inputs else None, m=dm)
+
+
+def _segment(given: Inputs, steps: slice, state: Any) -> Inputs:
+    """Some steps of a pass, from the state before them."""
+    valid = None if given.valid is None else given.valid[steps]
+    return replace(given, x=given.x[steps], state=state, valid=valid, lasting=False)

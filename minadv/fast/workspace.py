@@ -1,20 +1,11 @@
-r"""Buffers that passes reuse: an explicit object that the caller makes, sizes and inspects.
+r"""Buffers that passes reuse: a workspace belongs to one worker, and its passes take their memory from it.
 
-A training loop::
-
-    work = Workspace()
-    for batch in batches:
-        h, state, cache = lstm.forward(params, x, work=work)
-        grads = lstm.backward(params, cache, dh)
-        work.free_all()
-
-Each pass takes one slot and keeps it until the slot is freed and another pass takes it (of passes that run together the
-first one's also holds what they share). What a pass returns lives in
-its slot too, ``h`` until the slot is taken again and ``Grads.hhat`` until the next backward: copy what must outlive it.
-What passes of one training step have in common, such as packed weights, is made once within a `scope`, in buffers of
-its own. Using a cache after its slot has been taken again raises `StaleCacheError`. Without a workspace each pass has a
-slot of its own, and nothing is ever stale; ``h`` is then still a view of the cache: do not write into it before
-backward.
+Each pass takes one slot and keeps it until the slot is freed and another pass takes it; where several passes run side
+by side, the first one's slot also holds what they share. What a pass returns lives in its slot too: ``h`` is valid
+until the slot is taken again. What the passes of one training step have in common, such as packed weights, is made once
+within a `scope`, in buffers of its own. Using a cache after its slot has been taken again raises `StaleCacheError`.
+Without a workspace each pass has a slot of its own, and nothing is ever stale; ``h`` is then still a view of the cache:
+do not write into it before backward.
 """
 
 from __future__ import annotations
@@ -22,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from minadv.backend import Array, namespace
 from minadv.base.trees import children
@@ -38,9 +29,8 @@ class StaleCacheError(RuntimeError):
 class Slot:
     """The buffers of one pass, by name; ``ticket`` counts the passes that have taken the slot."""
 
-    def __init__(self, *, pooled: bool = False) -> None:
+    def __init__(self) -> None:
         self.ticket = 0
-        self._pooled = pooled
         self._buffers: dict[str, Array] = {}
 
     def take(self, name: str, shape: tuple[int, ...], like: Array) -> Array:
@@ -52,35 +42,18 @@ class Slot:
             buffer = self._buffers[name] = xp.empty(size, dtype=like.dtype)
         return buffer[:size].reshape(shape)
 
-    def give(self, name: str, shape: tuple[int, ...], like: Array) -> Array:
-        """An array for the caller: a buffer of the slot if that belongs to a workspace, else a new array."""
-        if self._pooled:
-            return self.take(name, shape, like)
-        fresh: Array = namespace(like).empty(shape, dtype=like.dtype)
-        return fresh
-
     def check(self, ticket: int) -> None:
         """Raise StaleCacheError unless this ticket is the newest."""
         if ticket != self.ticket:
             raise StaleCacheError(
-                "this cache's buffers have been taken by a later pass with the same workspace: "
-                "run backward before work.free(cache), or give the later pass another workspace"
+                "the buffers of this pass have been taken by a later pass: go back through a pass before the scope "
+                "in which it was run ends"
             )
 
     @property
     def nbytes(self) -> int:
         """Bytes held."""
         return sum(buffer.nbytes for buffer in self._buffers.values())
-
-
-class HasSlot(Protocol):
-    """What the workspace needs to know of a cache."""
-
-    @property
-    def slot(self) -> Slot: ...
-
-    @property
-    def ticket(self) -> int: ...
 
 
 class Workspace:
@@ -96,35 +69,27 @@ class Workspace:
     def slot(self) -> Slot:
         """Hand out a slot; caches made by its earlier passes are stale from now on."""
         if not self._free:
-            self._slots.append(Slot(pooled=True))
+            self._slots.append(Slot())
             self._free.append(self._slots[-1])
         slot = self._free.pop()
         slot.ticket += 1
         return slot
-
-    def free(self, *caches: HasSlot) -> None:
-        """Let later passes take the slots of these caches."""
-        for cache in caches:
-            current = cache.ticket == cache.slot.ticket  # a stale cache no longer owns its slot
-            if current and cache.slot in self._slots and cache.slot not in self._free:
-                self._free.append(cache.slot)
-
-    def release(self, record: Any) -> None:
-        """Let later passes take the slots of every cache in a record: a model's cache, say, which has one a layer."""
-        if hasattr(record, "slot") and hasattr(record, "ticket"):
-            self.free(record)
-        else:
-            for _, part in children(record) or ():
-                self.release(part)
 
     @property
     def taken(self) -> frozenset[int]:
         """Which slots are in use."""
         return frozenset(n for n, slot in enumerate(self._slots) if slot not in self._free)
 
-    def free_all(self, *, but: frozenset[int] | None = None) -> None:
-        """Let later passes take every slot, the usual call at the end of a training step; ``but`` some of `taken`."""
-        self._free = [slot for n, slot in enumerate(self._slots) if n not in (but or ())][::-1]
+    def slots_of(self, record: Any) -> frozenset[int]:
+        """The slots that the caches in a record hold: a model's cache, say, has one a layer. Stale caches hold none."""
+        if hasattr(record, "slot") and hasattr(record, "ticket"):
+            current = record.ticket == record.slot.ticket
+            return frozenset(n for n, slot in enumerate(self._slots) if current and slot is record.slot)
+        return frozenset().union(*(self.slots_of(part) for _, part in children(record) or ()))
+
+    def free_all(self, *, but: frozenset[int] = frozenset()) -> None:
+        """Let later passes take every slot, ``but`` some of `taken`."""
+        self._free = [slot for n, slot in enumerate(self._slots) if n not in but][::-1]
 
     def once(self, key: T, make: Callable[[T, Slot], M], what: str = "") -> M:
         """``make(key, slot)``, made once within a `scope` and remembered until its end; ``key`` must not change.
@@ -145,7 +110,7 @@ class Workspace:
 
     def _next_common(self) -> Slot:
         if self._n_common == len(self._common):
-            self._common.append(Slot(pooled=True))
+            self._common.append(Slot())
         self._n_common += 1
         return self._common[self._n_common - 1]
 
@@ -164,21 +129,23 @@ class Workspace:
 
 
 @contextmanager
-def scope(work: Workspace | None) -> Iterator[None]:
+def scope(work: Workspace | None) -> Iterator[Callable[[Any], None]]:
     """Within it, passes take slots of the workspace; at its end those slots are free again.
 
-    Parameters and inputs must not be changed within it: passes share what they derive from them.
+    It gives a function: the slots of a cache that is handed to it are not freed at the end of this scope, but belong to
+    the scope around it. Parameters and inputs must not be changed within a scope: passes share what they derive from
+    them.
     """
     if work is None:
-        yield
+        yield lambda cache: None
         return
-    before, outermost = work.taken, work._made is None
+    kept, outermost = [work.taken], work._made is None
     if outermost:
         work._made, work._n_common = {}, 0
     try:
-        yield
+        yield lambda cache: kept.append(work.slots_of(cache))
     finally:
-        work.free_all(but=before)
+        work.free_all(but=frozenset().union(*kept))
         if outermost:
             work._made = None
 

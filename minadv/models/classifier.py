@@ -23,9 +23,9 @@ from minadv.base.initial import glorot
 from minadv.base.shared_draws import Rng
 from minadv.base.trees import tree_add, tree_map
 from minadv.distances import Distance
-from minadv.fast.workspace import Workspace
 from minadv.masks import bernoulli, expect_probability, scale
 from minadv.models import stack
+from minadv.models.stack import Buffered
 from minadv.protocol import Comparison, Likelihood, ModelGrads, Site
 
 
@@ -72,7 +72,7 @@ class Cache:
 
 
 @dataclass(frozen=True)
-class Classifier:
+class Classifier(Buffered):
     """The configuration; parameters are apart.
 
     ``steps="last"`` makes features of the last (valid) state only, ``"all"`` of every state, so that the distance may
@@ -94,7 +94,7 @@ class Classifier:
     remat: bool = False
 
     def __post_init__(self) -> None:
-        expect_choice("cell", self.cell, stack.CELLS)
+        stack.by_name(self.cell)
         expect_choice("readout", self.readout, ("clean", "masked"))
         expect_choice("steps", self.steps, ("last", "all"))
         expect_choice("leak", self.leak, ("clean", "masked"))
@@ -145,9 +145,8 @@ class Classifier:
         noise: Noise | None,
         state: tuple[Any, ...] | None = None,
         dx: Array | None = None,
-        work: Workspace | None = None,
     ) -> tuple[Array, tuple[Any, ...], Cache]:
-        return self.bodies(params, batch, masks=[masks], noises=[noise], state=state, dxs=[dx], work=work)[0]
+        return self.bodies(params, batch, masks=[masks], noises=[noise], state=state, dxs=[dx])[0]
 
     def bodies(
         self,
@@ -158,7 +157,6 @@ class Classifier:
         noises: Sequence[Noise | None],
         state: tuple[Any, ...] | None = None,
         dxs: Sequence[Array | None] | None = None,
-        work: Workspace | None = None,
     ) -> list[tuple[Array, tuple[Any, ...], Cache]]:
         """``body`` of several passes over one batch, the cells side by side."""
         dropped = {id(noise): batch.x if noise is None else batch.x * noise.inputs for noise in noises}  # once a noise
@@ -167,7 +165,7 @@ class Classifier:
             self._check(params, batch, given)
             x = dropped[id(noise)]
             xs.append(x if dx is None else x + dx)
-        runs = stack.forward_together(
+        runs = stack.forward(
             self.cell,
             params.cells,
             xs,
@@ -176,14 +174,14 @@ class Classifier:
             valid=batch.valid,
             leak=self.leak,
             remat=self.remat,
-            top=self.steps == "all",
+            keep_h=self.steps == "all",
             lasting=all(x is batch.x for x in xs),
-            work=work,
+            buffers=self.buffers,
         )
         done = []
-        for (every, states, caches), given, noise in zip(runs, masks, noises, strict=True):
+        for (all_h, states, caches), given, noise in zip(runs, masks, noises, strict=True):
             # (1, B, H) or (T, B, H); the state is carried over padding, so that the last is the last valid one
-            h = states[-1].h[None] if self.steps == "last" or every is None else every
+            h = states[-1].h[None] if self.steps == "last" or all_h is None else all_h
             features = h
             for m in self._readout_masks(given).values():
                 features = features * m
@@ -191,36 +189,52 @@ class Classifier:
         return done
 
     def body_backward(
-        self, params: Params, cache: Cache, dfeatures: Array, *, weights: bool = True, inputs: bool = False
+        self,
+        params: Params,
+        cache: Cache,
+        dfeatures: Array,
+        *,
+        weights: bool = True,
+        inputs: bool = False,
+        masks: Sequence[str] = (),
     ) -> ModelGrads:
-        dh, dstate = self._through_readout(cache, dfeatures)
-        grads = stack.backward(self.cell, params.cells, cache.caches, dh, dstate=dstate, weights=weights, inputs=inputs)
+        total, [grads] = self._backward(params, [cache], [dfeatures], weights=weights, inputs=inputs, masks=masks)
         dmasks = {f"layer{n}": dm for n, dm in enumerate(grads.masks) if dm is not None}
-        on_readout = self._readout_masks(cache.masks)
-        for name in on_readout:
-            others = [m for other, m in on_readout.items() if other != name]
-            du = dfeatures * cache.h
-            for m in others:
-                du = du * m
-            dmasks[name] = dmasks.get(name, 0) + du.sum(axis=0)  # Eq. 6, u = t
-        return ModelGrads(
-            params=Params(grads.params, None, None) if grads.params is not None else None,
-            masks=dmasks,
-            inputs=grads.x,
-            state=grads.state,
-        )
+        for name in self._on_readout:
+            if name in masks:
+                du = dfeatures * cache.h
+                for other, m in self._readout_masks(cache.masks).items():
+                    du = du if other == name else du * m
+                dmasks[name] = dmasks.get(name, 0) + du.sum(axis=0)  # Eq. 6, u = t
+        return ModelGrads(total, dmasks, grads.x, grads.state)
 
     def bodies_backward(self, params: Params, caches: Sequence[Cache], dfeatures: Sequence[Array]) -> Params:
         """The gradient of the parameters through several passes at once: the sum of what each would give."""
+        total, _ = self._backward(params, caches, dfeatures, weights=True, inputs=False, masks=())
+        assert total is not None
+        return total
+
+    def _backward(
+        self,
+        params: Params,
+        caches: Sequence[Cache],
+        dfeatures: Sequence[Array],
+        *,
+        weights: bool,
+        inputs: bool,
+        masks: Sequence[str],
+    ) -> tuple[Params | None, list[stack.StackGrads]]:
         through = [self._through_readout(cache, d) for cache, d in zip(caches, dfeatures, strict=True)]
-        total = stack.backward_together(
-            self.cell,
+        total, grads = stack.backward(
             params.cells,
             [cache.caches for cache in caches],
             [dh for dh, _ in through],
             dstates=[dstate for _, dstate in through],
+            weights=weights,
+            inputs=inputs,
+            masks=[f"layer{n}" in masks for n in range(self.n_layers)],
         )
-        return Params(total, None, None)
+        return None if total is None else Params(total, None, None), grads
 
     def _through_readout(self, cache: Cache, dfeatures: Array) -> tuple[Array | None, tuple[Any, ...] | None]:
         """From the features to the top layer's h, or to the last state where that is all that is read."""
@@ -276,10 +290,14 @@ class Classifier:
         dfeatures, dV, db = layers.affine_backward(features, head.V, dlogits)
         return dfeatures, Params((None,) * self.n_layers, dV, db)
 
+    @property
+    def _on_readout(self) -> tuple[str, ...]:
+        """The sites whose masks act on what the softmax reads."""
+        return ("readout",) if self.readout == "clean" else (f"layer{self.n_layers - 1}", "readout")
+
     def _readout_masks(self, given: Mapping[str, Array]) -> dict[str, Array]:
-        """The masks on what the softmax reads, by site."""
-        names = ["readout"] if self.readout == "clean" else [f"layer{self.n_layers - 1}", "readout"]
-        return {name: given[name] for name in names if name in given}
+        """The given masks on what the softmax reads, by site."""
+        return {name: given[name] for name in self._on_readout if name in given}
 
     def _lam(self, lam: Array | None, N: int, B: int, like: Array) -> Array:
         """(N, 1) or (N, B); the last step only unless the caller says otherwise."""

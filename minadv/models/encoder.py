@@ -13,7 +13,7 @@ over what was learnt in pre-training.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, Literal
 
@@ -24,9 +24,9 @@ from minadv.backend import Array, namespace, same_place, to_host
 from minadv.base import shared_draws
 from minadv.base.checks import expect_floating, expect_shape
 from minadv.base.shared_draws import Rng
-from minadv.fast.workspace import Workspace
 from minadv.masks import expect_probability
 from minadv.models import classifier, stack
+from minadv.models.stack import Buffered
 from minadv.protocol import ModelGrads, Site
 from minadv.words import embedding
 from minadv.words.embedding import Moments
@@ -56,7 +56,7 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Encoder:
+class Encoder(Buffered):
     """The configuration; parameters are apart.
 
     ``frequencies (n_words,)``, with the sum 1, normalise the embeddings; None stands for equal ones, and
@@ -106,11 +106,9 @@ class Encoder:
         uniform = shared_draws.rows(rng, lambda g, n: g.random((n, self.n_embedding)), len(batch))
         return Noise(same_place(uniform >= self.embedding_dropout, batch.tokens))
 
-    def moments(self, params: Params, work: Workspace | None = None) -> Moments | None:
-        """What normalises the embeddings, None if nothing does; passes that share a workspace's scope share it."""
-        if not self.normalise:
-            return None
-        return self._moments(params) if work is None else work.once(params, lambda of, _: self._moments(of))
+    def moments(self, params: Params) -> Moments | None:
+        """What normalises the embeddings, None if nothing does; passes within one scope share it."""
+        return self.once(params, self._moments) if self.normalise else None
 
     def _moments(self, params: Params) -> Moments:
         f = self.frequencies
@@ -130,7 +128,6 @@ class Encoder:
         state: tuple[Any, ...] | None,
         dx: Array | None,
         at: Moments | None,
-        work: Workspace | None,
     ) -> tuple[Array, tuple[Any, ...], Piece]:
         """Embed ``tokens (T, B)``, whose range is checked already, and run the cells: features, last state, piece."""
         x = embedding.lookup(params.E, tokens, at, check=False)  # (T, B, D)
@@ -147,7 +144,6 @@ class Encoder:
             masks=masks,
             noise=None,
             state=state,
-            work=work,
         )
         return features, state, Piece(tokens, at, k, cache)
 
@@ -160,6 +156,7 @@ class Encoder:
         steps: Literal["last", "all"],
         weights: bool,
         inputs: bool,
+        masks: Sequence[str],
     ) -> ModelGrads:
         """Back through a piece; ``params`` of the result are an encoder's, ``inputs`` those of the piece's steps."""
         back = self._cells(steps).body_backward(
@@ -168,6 +165,7 @@ class Encoder:
             dfeatures,
             weights=weights,
             inputs=weights or inputs,
+            masks=masks,
         )
         if back.params is None:
             return back
@@ -196,7 +194,13 @@ class Encoder:
     def _cells(self, steps: Literal["last", "all"]) -> classifier.Classifier:
         """The part above the embeddings; its own softmax is not used."""
         return classifier.Classifier(
-            self.n_embedding, self.n_hidden, 2, cell=self.cell, n_layers=self.n_layers, steps=steps
+            self.n_embedding,
+            self.n_hidden,
+            2,
+            cell=self.cell,
+            n_layers=self.n_layers,
+            steps=steps,
+            buffers=self.buffers,
         )
 
 

@@ -19,7 +19,7 @@ two passes are those of the whole vocabulary, by blocks of rows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -34,7 +34,6 @@ from minadv.base.initial import glorot
 from minadv.base.shared_draws import Rng
 from minadv.base.trees import leaves
 from minadv.distances import Distance
-from minadv.fast.workspace import Workspace
 from minadv.models import encoder, text
 from minadv.models.encoder import Encoder, Noise, Piece, step_weights
 from minadv.protocol import Comparison, Likelihood, ModelGrads
@@ -123,7 +122,6 @@ class TextLM(Encoder):
         noise: Noise | None,
         state: tuple[Any, ...] | None = None,
         dx: Array | None = None,
-        work: Workspace | None = None,
     ) -> tuple[Array, tuple[Any, ...], Piece]:
         enc = params.encoder
         assert enc is not None
@@ -137,15 +135,23 @@ class TextLM(Encoder):
             noise=noise,
             state=state,
             dx=dx,
-            at=self.moments(enc, work),
-            work=work,
+            at=self.moments(enc),
         )
 
     def body_backward(
-        self, params: Params, cache: Piece, dfeatures: Array, *, weights: bool = True, inputs: bool = False
+        self,
+        params: Params,
+        cache: Piece,
+        dfeatures: Array,
+        *,
+        weights: bool = True,
+        inputs: bool = False,
+        masks: Sequence[str] = (),
     ) -> ModelGrads:
         assert params.encoder is not None
-        back = self.run_backward(params.encoder, cache, dfeatures, steps="all", weights=weights, inputs=inputs)
+        back = self.run_backward(
+            params.encoder, cache, dfeatures, steps="all", weights=weights, inputs=inputs, masks=masks
+        )
         return replace(back, params=Params(back.params, None, None) if weights else None)
 
     def logits(self, params: Params, features: Array) -> Array:

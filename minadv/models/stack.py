@@ -1,21 +1,23 @@
-r"""A stack of recurrent layers: the cells of `minadv.rnn`, `lstm` and `gru` by name, one after the other."""
+r"""Recurrent layers, one after the other: the one place that runs the engines of `minadv.fast`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import partial
-from types import ModuleType
-from typing import Any
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Self, TypeVar
 
-from minadv import gru, lstm, rnn
+import numpy as np
+import numpy.typing as npt
+
+from minadv import fast
 from minadv.backend import Array
 from minadv.base.checks import expect_choice
-from minadv.base.trees import tree_add
-from minadv.fast import remat as segments
-from minadv.fast.workspace import Workspace
+from minadv.fast import CELLS, Engine, Workspace
+from minadv.fast import Inputs as Inputs
 
-CELLS: dict[str, ModuleType] = {"rnn": rnn, "lstm": lstm, "gru": gru}
+T = TypeVar("T")
+M = TypeVar("M")
 
 
 def by_name(cell: str) -> Any:
@@ -25,54 +27,83 @@ def by_name(cell: str) -> Any:
 
 
 @dataclass(frozen=True)
-class StackGrads:
-    """Gradients through a stack, one entry a layer (masks: None where a layer had none)."""
+class Buffered:
+    """What the models that run recurrent layers have in common: where their passes take memory from.
 
-    params: tuple[Any, ...] | None
+    `minadv.fast.reusing` gives a model buffers. They are no part of its configuration.
+    """
+
+    buffers: Workspace | None = field(default=None, kw_only=True, repr=False, compare=False, metadata={"config": False})
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        own = vars(cls)
+        for one, several in (("body", "bodies"), ("body_backward", "bodies_backward")):
+            if one in own and several not in own and hasattr(cls, several):
+                raise TypeError(f"{cls.__name__} overrides {one}, expected that it overrides {several} as well")
+
+    def with_buffers(self, work: Workspace) -> Self:
+        """The same model with passes that take their memory from a workspace."""
+        return replace(self, buffers=work)
+
+    def scope(self) -> AbstractContextManager[Callable[[Any], None]]:
+        """See `minadv.protocol.scope`."""
+        return fast.scope(self.buffers)
+
+    def once(self, key: T, make: Callable[[T], M]) -> M:
+        """``make(key)``; within a scope it is made once for each key, which must not change."""
+        return make(key) if self.buffers is None else self.buffers.once(key, lambda of, _: make(of))
+
+
+@dataclass(frozen=True)
+class LayerCache:
+    """A pass's cache in one layer, with the engine that made it."""
+
+    engine: Engine
+    own: Any
+
+
+@dataclass(frozen=True)
+class StackGrads:
+    """Gradients through the layers of one pass; ``masks`` has an entry a layer, None where it was not asked for."""
+
     x: Array | None
     state: tuple[Any, ...]
     masks: tuple[Array | None, ...]
 
 
-def forward(
+def run_layer(
     cell: str,
-    params: tuple[Any, ...],
-    x: Array,
+    params: Any,
+    passes: Sequence[Inputs],
     *,
-    state: tuple[Any, ...] | None,
-    masks: tuple[Array | None, ...],
-    valid: Array | None,
-    leak: str = "clean",
+    keep_h: bool = True,
+    leak: Literal["clean", "masked"] = "clean",
     remat: bool = False,
-    top: bool = True,
-    work: Workspace | None = None,
-) -> tuple[Array | None, tuple[Any, ...], tuple[Any, ...]]:
-    """Run layer after layer; returns the top layer's h (T, B, H), the last states and the caches.
-
-    ``remat`` keeps a few states for backward instead of every step (`minadv.fast.remat`); with ``top=False`` nobody
-    needs the top layer's h, and it may be None.
-    """
-    module = by_name(cell)
-    options = {"leak": leak} if cell == "gru" else {}
-    h: Any = x
-    states: list[Any] = []
-    caches: list[Any] = []
-    for n, layer in enumerate(params):
-        given: dict[str, Any] = {
-            "state": None if state is None else state[n],
-            "m": masks[n],
-            "valid": valid,
-            "work": work,
-            **options,
-        }
-        run = partial(segments.forward, module) if remat else module.forward
-        h, last, cache = run(layer, h, states=top or n < len(params) - 1, **given)
-        states.append(last)
-        caches.append(cache)
-    return h, tuple(states), tuple(caches)
+    buffers: Workspace | None = None,
+) -> list[tuple[Any, Any, LayerCache]]:
+    """One layer of several passes: h (T, B, H), or None without ``keep_h``, the last state and the cache of each."""
+    engine = fast.engine(cell, params, passes, leak=leak, remat=remat)
+    done = engine.forward(params, passes, keep_h=keep_h, work=buffers)
+    return [(h, state, LayerCache(engine, cache)) for h, state, cache in done]
 
 
-def forward_together(
+def run_layer_backward(
+    params: Any,
+    caches: Sequence[LayerCache],
+    dhs: Sequence[Array | None],
+    dstates: Sequence[Any],
+    *,
+    weights: bool,
+    inputs: bool,
+    masks: bool,
+) -> tuple[Any, list[Any]]:
+    """Back through one layer of several passes that one engine ran: see `minadv.fast.engine.Engine.backward`."""
+    engine, own = caches[0].engine, [cache.own for cache in caches]
+    return engine.backward(params, own, dhs, dstates, weights=weights, inputs=inputs, masks=masks)
+
+
+def forward(
     cell: str,
     params: tuple[Any, ...],
     xs: Sequence[Array],
@@ -80,24 +111,24 @@ def forward_together(
     state: tuple[Any, ...] | None,
     masks: Sequence[tuple[Array | None, ...]],
     valid: Array | None,
-    leak: str = "clean",
+    leak: Literal["clean", "masked"] = "clean",
     remat: bool = False,
-    top: bool = True,
+    keep_h: bool = True,
     lasting: bool = False,
-    work: Workspace | None = None,
-) -> list[tuple[Any, tuple[Any, ...], tuple[Any, ...]]]:
-    """`forward` of several passes, each with its own x and masks; LSTMs layer by layer side by side.
+    buffers: Workspace | None = None,
+) -> list[tuple[Any, tuple[Any, ...], tuple[LayerCache, ...]]]:
+    """Run several passes, each with its own x and masks, layer by layer.
 
-    ``lasting``: later passes may be given the very same xs.
+    Returns, for each, the top layer's h (T, B, H), the last states and the caches. ``remat`` keeps a few states for
+    backward instead of every step; without ``keep_h`` nobody needs the top layer's h, and it may be None;
+    ``lasting``: later passes of this step may be given the very same xs.
     """
-    if cell != "lstm" or remat:
-        given: dict[str, Any] = {"state": state, "valid": valid, "leak": leak, "remat": remat, "top": top, "work": work}
-        return [forward(cell, params, x, masks=m, **given) for x, m in zip(xs, masks, strict=True)]
     hs, states, caches = list(xs), [], []
     for n, layer in enumerate(params):
         last = None if state is None else state[n]
-        passes = [lstm.Inputs(h, last, m[n], valid, lasting and n == 0) for h, m in zip(hs, masks, strict=True)]
-        done = lstm.forward_together(layer, passes, states=top or n < len(params) - 1, work=work)
+        passes = [Inputs(h, last, m[n], valid, lasting and n == 0) for h, m in zip(hs, masks, strict=True)]
+        keep = keep_h or n < len(params) - 1
+        done = run_layer(cell, layer, passes, keep_h=keep, leak=leak, remat=remat, buffers=buffers)
         hs = [h for h, _, _ in done]
         states.append([after for _, after, _ in done])
         caches.append([cache for _, _, cache in done])
@@ -105,57 +136,36 @@ def forward_together(
 
 
 def backward(
-    cell: str,
     params: tuple[Any, ...],
-    caches: tuple[Any, ...],
-    dh: Array | None,
-    *,
-    dstate: tuple[Any, ...] | None = None,
-    weights: bool = True,
-    inputs: bool = True,
-) -> StackGrads:
-    """Back through the layers from the gradient of the top layer's h, of its last states, or of both.
-
-    ``inputs=False`` leaves out the gradient of x.
-    """
-    module = by_name(cell)
-    grads = []
-    for n in range(len(params) - 1, -1, -1):
-        last = None if dstate is None else dstate[n]
-        wanted: dict[str, Any] = {"dstate": last, "weights": weights, "inputs": inputs or n > 0, "hhat": False}
-        if isinstance(caches[n], segments.Cache):
-            grads.append(segments.backward(module, params[n], caches[n], dh, **wanted))
-        else:
-            grads.append(module.backward(params[n], caches[n], dh, **wanted))
-        dh = grads[-1].x
-    grads.reverse()
-    return StackGrads(
-        params=tuple(g.params for g in grads) if weights else None,
-        x=grads[0].x,
-        state=tuple(g.state for g in grads),
-        masks=tuple(g.m for g in grads),
-    )
-
-
-def backward_together(
-    cell: str,
-    params: tuple[Any, ...],
-    caches: Sequence[tuple[Any, ...]],
+    caches: Sequence[tuple[LayerCache, ...]],
     dhs: Sequence[Array | None],
     *,
     dstates: Sequence[tuple[Any, ...] | None],
-) -> tuple[Any, ...]:
-    """The gradient of the parameters, summed over several passes; LSTMs layer by layer side by side."""
-    if cell != "lstm" or any(isinstance(cache, segments.Cache) for cache in caches[0]):
-        total: Any = None
-        for cache, dh, dstate in zip(caches, dhs, dstates, strict=True):
-            total = tree_add(total, backward(cell, params, cache, dh, dstate=dstate, inputs=False).params)
-        return tuple(total)
+    weights: bool = True,
+    inputs: bool = False,
+    masks: Sequence[bool],
+) -> tuple[tuple[Any, ...] | None, list[StackGrads]]:
+    """Back through several passes, from the gradients of the top layer's h, of the last states, or of both.
+
+    Returns the gradient of the parameters, summed over the passes, and each pass's other gradients; ``inputs`` asks for
+    those of x, ``masks`` layer by layer for those of m.
+    """
     sums: list[Any] = []
+    grads: list[list[Any]] = []  # a list of layers, the top one first, each a list of passes
     for n in range(len(params) - 1, -1, -1):
-        layer = [cache[n] for cache in caches]
         last = [None if dstate is None else dstate[n] for dstate in dstates]
-        summed, rest = lstm.backward_together(params[n], layer, dhs, last, inputs=n > 0, masks=False, hhat=False)
+        wanted = {"weights": weights, "inputs": inputs or n > 0, "masks": masks[n]}
+        summed, each = run_layer_backward(params[n], [cache[n] for cache in caches], dhs, last, **wanted)
         sums.append(summed)
-        dhs = [grads.x for grads in rest]
-    return tuple(sums[::-1])
+        grads.append(each)
+        dhs = [back.x for back in each]
+    passes = list(zip(*grads[::-1], strict=True))  # a list of passes, each with its layers from the lowest up
+    return tuple(sums[::-1]) if weights else None, [
+        StackGrads(layers[0].x, tuple(g.state for g in layers), tuple(g.m for g in layers)) for layers in passes
+    ]
+
+
+def compiles_passes(cell: str, n_hidden: int, dtype: npt.DTypeLike, *, padded: bool, on_gpu: bool) -> bool:
+    """Whether passes of such a layer are compiled as a whole, and so let other threads of the process run."""
+    nbytes = 4 * n_hidden * n_hidden * np.dtype(dtype).itemsize
+    return cell == "lstm" and not padded and not on_gpu and fast.compiles_passes(nbytes, dtype)

@@ -13,7 +13,7 @@ without being kept; the state they leave is a constant, and its masked copy has 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -26,7 +26,6 @@ from minadv.backend import Array, namespace
 from minadv.base.checks import expect_choice, expect_shape
 from minadv.base.initial import glorot
 from minadv.distances import Distance
-from minadv.fast.workspace import Workspace, scope
 from minadv.models import encoder
 from minadv.models.classifier import compare_heads
 from minadv.models.encoder import Encoder, Noise, Piece, step_weights
@@ -128,12 +127,11 @@ class TextClassifier(Encoder):
         noise: Noise | None,
         state: tuple[Any, ...] | None = None,
         dx: Array | None = None,
-        work: Workspace | None = None,
     ) -> tuple[Array, tuple[Any, ...], Cache]:
         enc = params.encoder
         assert enc is not None
         self.expect_input(enc, batch, masks, dx)
-        at = self.moments(enc, work)
+        at = self.moments(enc)
 
         def run(first: int, last: int, state: Any) -> tuple[Array, tuple[Any, ...], Piece]:
             return self.run(
@@ -146,24 +144,32 @@ class TextClassifier(Encoder):
                 state=state,
                 dx=None if dx is None else dx[first:last],
                 at=at,
-                work=work,
             )
 
         T = len(batch.tokens)
         kept = T if self.truncate is None else min(self.truncate, T)
         for first in range(0, T - kept, kept):
-            with scope(work):  # the state is a copy, the rest of the piece is not needed
+            with self.scope():  # the state is a copy, and the rest of the piece is not needed
                 _, state, _ = run(first, min(first + kept, T - kept), state)
         features, state, piece = run(T - kept, T, state)
         return features, state, Cache(T - kept, batch, piece)
 
     def body_backward(
-        self, params: Params, cache: Cache, dfeatures: Array, *, weights: bool = True, inputs: bool = False
+        self,
+        params: Params,
+        cache: Cache,
+        dfeatures: Array,
+        *,
+        weights: bool = True,
+        inputs: bool = False,
+        masks: Sequence[str] = (),
     ) -> ModelGrads:
         """As the protocol has it; the steps before the truncation and the state given to them have no gradient."""
         xp = namespace(dfeatures)
         assert params.encoder is not None
-        back = self.run_backward(params.encoder, cache.piece, dfeatures, steps="last", weights=weights, inputs=inputs)
+        back = self.run_backward(
+            params.encoder, cache.piece, dfeatures, steps="last", weights=weights, inputs=inputs, masks=masks
+        )
         dx = back.inputs
         if dx is not None and cache.first:
             dx = xp.concatenate([xp.zeros((cache.first, *dx.shape[1:]), dx.dtype), dx])

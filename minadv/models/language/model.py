@@ -28,12 +28,13 @@ from minadv.backend import Array, namespace
 from minadv.base.shared_draws import Rng
 from minadv.base.trees import tree_add
 from minadv.distances import Distance
-from minadv.fast.workspace import Workspace
+from minadv.models import stack
 from minadv.models.language import head as language_head
 from minadv.models.language import noise as language_noise
 from minadv.models.language.head import Head
 from minadv.models.language.noise import Noise, Rates, Sizes, drop
 from minadv.models.language.records import Cache, Params, States, TokenBatch, expect_inputs
+from minadv.models.stack import Buffered, Inputs
 from minadv.protocol import Comparison, Likelihood, ModelGrads, Site
 from minadv.words import embedding, softmax_blocks
 
@@ -41,7 +42,7 @@ __all__ = ["LanguageModel", "Noise", "Params", "States", "TokenBatch"]
 
 
 @dataclass(frozen=True)
-class LanguageModel:
+class LanguageModel(Buffered):
     r"""The configuration; parameters are apart. The default sizes are the paper's, without noise or penalties.
 
     Dropouts: ``word_dropout`` (whole words), ``input_dropout`` (embeddings), ``hidden_dropout`` (between layers),
@@ -152,9 +153,8 @@ class LanguageModel:
         noise: Noise | None,
         state: States | None = None,
         dx: Array | None = None,
-        work: Workspace | None = None,
     ) -> tuple[Array, States, Cache]:
-        return self.bodies(params, batch, masks=[masks], noises=[noise], state=state, dxs=[dx], work=work)[0]
+        return self.bodies(params, batch, masks=[masks], noises=[noise], state=state, dxs=[dx])[0]
 
     def bodies(
         self,
@@ -165,7 +165,6 @@ class LanguageModel:
         noises: Sequence[Noise | None],
         state: States | None = None,
         dxs: Sequence[Array | None] | None = None,
-        work: Workspace | None = None,
     ) -> list[tuple[Array, States, Cache]]:
         """``body`` of several passes over one batch; layers whose recurrent weights they share run side by side."""
         for given, noise in zip(masks, noises, strict=True):
@@ -181,12 +180,13 @@ class LanguageModel:
         hs, cells, states, caches = xs, [], [], []  # a list of layers, each a list of passes
         for n, layer in enumerate(params.cells):
             assert layer is not None
-            weights = language_noise.dropconnect(layer, [keep.U[n] for keep in keeps], rates.U, work)
+            weights = language_noise.dropconnect(layer, [keep.U[n] for keep in keeps], rates.U, self.once)
             before = None if state is None else state[n]
-            passes = [lstm.Inputs(x, before, given.get(f"layer{n}")) for x, given in zip(xs, masks, strict=True)]
+            passes = [Inputs(x, before, given.get(f"layer{n}")) for x, given in zip(xs, masks, strict=True)]
             done: list[Any] = [None] * len(passes)
             for those in _alike(keeps, n):
-                ran = lstm.forward_together(weights[those[0]], [passes[p] for p in those], work=work)
+                alike = [passes[p] for p in those]
+                ran = stack.run_layer("lstm", weights[those[0]], alike, buffers=self.buffers)
                 for p, result in zip(those, ran, strict=True):
                     done[p] = result
             hs = [h for h, _, _ in done]
@@ -211,11 +211,12 @@ class LanguageModel:
         *,
         weights: bool = True,
         inputs: bool = False,
+        masks: Sequence[str] = (),
         dstate: States | None = None,
     ) -> ModelGrads:
         """Back through the layers, from the features and, where ``dstate`` is given, from the last states."""
         total, [(grads, dx)] = self._backward(
-            params, [cache], [dfeatures], [dstate], weights=weights, inputs=inputs, masks=True
+            params, [cache], [dfeatures], [dstate], weights=weights, inputs=inputs, masks=masks
         )
         return ModelGrads(
             params=total,
@@ -226,9 +227,7 @@ class LanguageModel:
 
     def bodies_backward(self, params: Params, caches: Sequence[Cache], dfeatures: Sequence[Array]) -> Params:
         """The gradient of the parameters through several passes at once: the sum of what each would give."""
-        total, _ = self._backward(
-            params, caches, dfeatures, [None] * len(caches), weights=True, inputs=False, masks=False
-        )
+        total, _ = self._backward(params, caches, dfeatures, [None] * len(caches), weights=True, inputs=False, masks=())
         assert total is not None
         return total
 
@@ -241,7 +240,7 @@ class LanguageModel:
         *,
         weights: bool,
         inputs: bool,
-        masks: bool,
+        masks: Sequence[str],
     ) -> tuple[Params | None, list[tuple[list[lstm.Grads], Array | None]]]:
         """The parameters' gradient, summed, and of each pass those of the layers and that of what enters the first."""
         rates, top = self.rates, len(self.hidden) - 1
@@ -255,15 +254,14 @@ class LanguageModel:
                 dhs = [dh if raw is None else dh + raw for dh, (_, raw) in zip(dhs, parts, strict=True)]
             for those in _alike([cache.noise for cache in caches], n):
                 cell, keep = caches[those[0]].cells[n], caches[those[0]].noise.U[n]
-                summed, each = lstm.backward_together(
+                summed, each = stack.run_layer_backward(
                     cell,
                     [caches[p].caches[n] for p in those],
                     [dhs[p] for p in those],
                     [None if after is None else after[n] for after in (dstates[p] for p in those)],
                     weights=weights,
                     inputs=n > 0 or weights or inputs,
-                    masks=masks,
-                    hhat=False,
+                    masks=f"layer{n}" in masks,
                 )
                 if summed is not None:
                     sums[n] = tree_add(sums[n], replace(summed, U=drop(summed.U, keep, rates.U)))

@@ -15,7 +15,7 @@ The recurrent masks of the regularizers are no part of it: they are what the reg
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,7 +26,6 @@ from minadv.backend import Array, namespace, same_place
 from minadv.base import shared_draws
 from minadv.base.checks import expect_shape
 from minadv.base.shared_draws import Rng
-from minadv.fast.workspace import Workspace
 
 PARTS = ("words", "inputs", "outputs", "U")
 
@@ -109,11 +108,14 @@ def drop(a: Array, keep: Array | None, p: float) -> Array:
 
 
 def dropconnect(
-    layer: lstm.Params, keeps: Sequence[Array | None], p: float, work: Workspace | None
+    layer: lstm.Params,
+    keeps: Sequence[Array | None],
+    p: float,
+    once: Callable[[Array, Callable[[Array], lstm.Params]], lstm.Params],
 ) -> list[lstm.Params]:
     """A layer's parameters with what DropConnect leaves of U, for each of several passes.
 
-    Passes with one mask have one record; within a scope of ``work`` also those of other calls.
+    Passes with one mask have one record; ``once(keep, make)`` makes it, or has it from an earlier call.
     """
 
     def make(keep: Array) -> lstm.Params:
@@ -122,7 +124,7 @@ def dropconnect(
     made: dict[int, lstm.Params] = {id(None): layer}
     for keep in keeps:
         if keep is not None and id(keep) not in made:
-            made[id(keep)] = make(keep) if work is None else work.once(keep, lambda of, _: make(of))
+            made[id(keep)] = once(keep, make)
     return [made[id(keep)] for keep in keeps]
 
 

@@ -10,10 +10,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from minadv import layers
+from minadv import fast, layers
 from minadv.backend import Array, namespace, to_host
 from minadv.base.checks import expect_shape
-from minadv.fast.workspace import Workspace, scope
 from minadv.models.language.model import LanguageModel, Params, States, TokenBatch
 
 
@@ -64,14 +63,14 @@ def read(
     streams = tokens[:, None] if tokens.ndim == 1 else tokens
     steps = streams.shape[0] - 1
     found: list[Array] = []  # the NLL of each word, on the device until the end
-    work = Workspace()
-    with scope(work):
+    model = fast.reusing(model)
+    with model.scope():  # what the windows derive from the weights is made once
         for first in range(0, steps, window):
             last = min(first + window, steps)
             batch = TokenBatch(streams[first:last], checked=True)
-            features, state, _ = model.body(params, batch, masks={}, noise=None, state=state, work=work)
-            found.append(model.nll(params, features, streams[first + 1 : last + 1]).ravel())
-            work.free_all()
+            with model.scope():
+                features, state, _ = model.body(params, batch, masks={}, noise=None, state=state)
+                found.append(model.nll(params, features, streams[first + 1 : last + 1]).ravel())
     assert state is not None
     return Reading(to_host(namespace(*found).concatenate(found)), state)
 
@@ -83,19 +82,18 @@ def next_word_probabilities(
     token: Array,
     *,
     temperature: float = 1.0,
-    work: Workspace | None = None,
 ) -> tuple[Array, States]:
     r"""The distribution of the word after ``token (B,)``, :math:`\mathrm{softmax}(z/t)`: ``(B, V)``, and the state.
 
     For generation: no noise, no masks. ``state`` is what came out with the word before, None at the start. Calls
-    within one `minadv.fast.workspace.scope` of ``work`` share what the cells derive from their weights.
+    within one ``model.scope()`` share what the cells derive from their weights.
     """
     if not 0 < temperature < math.inf:
         raise ValueError(f"temperature is {temperature}, expected a positive number")
     expect_shape("token", token, ("B",), "one word for each example")
     batch = TokenBatch(token[None])
-    with scope(work):
-        features, after, _ = model.body(params, batch, masks={}, noise=None, state=state, work=work)
+    with model.scope():
+        features, after, _ = model.body(params, batch, masks={}, noise=None, state=state)
         z = model.logits(params, features)[0].astype(np.float64)  # a low temperature overflows float32
         z -= z.max(axis=-1, keepdims=True)
         p: Array = namespace(token).exp(layers.log_softmax(z / temperature))

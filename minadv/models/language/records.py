@@ -13,6 +13,7 @@ from minadv import layers, lstm
 from minadv.backend import Array, namespace
 from minadv.base.checks import expect_shape
 from minadv.models.language.noise import Noise, Sizes, expect_noise
+from minadv.models.stack import LayerCache
 
 States = tuple[lstm.State, ...]
 """What is carried from batch to batch: one state a layer."""
@@ -54,7 +55,7 @@ class Params:
 class Cache:
     batch: TokenBatch
     cells: tuple[lstm.Params, ...]  # with what DropConnect left of U
-    caches: tuple[lstm.Cache, ...]
+    caches: tuple[LayerCache, ...]
     noise: Noise
 
 

@@ -1,0 +1,121 @@
+r"""Which machinery there is: compiled steps by Numba or CUDA where they work, and NumPy's or CuPy's elsewhere.
+
+On a GPU the LSTM's element-wise step is one kernel (`minadv.fast.cuda_steps`). On a processor Numba is optional
+(``pip install "minadv[fast]"``): with it a step in single precision is one loop (`minadv.fast.numba_steps`), and where
+the weights are small a whole pass is compiled (`minadv.fast.numba_pass`). A training step of a small LSTM then takes
+about three quarters of the time and two thirds of the memory of its passes, and each process about 125 MB more. Results
+are the same up to rounding.
+
+Two variables of the environment choose: ``MINADV_ENGINE=plain`` runs the readable cells themselves, and
+``MINADV_COMPILED=0`` leaves out what is compiled.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import threading
+from collections.abc import Callable
+from importlib import metadata
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from minadv.backend import Array, is_device
+from minadv.base.checks import expect_choice
+from minadv.base.machine import CORE_CACHE
+from minadv.fast import elementwise, threads
+
+ENGINE, COMPILED = "MINADV_ENGINE", "MINADV_COMPILED"
+ENGINES = ("fast", "plain")
+COMPILING = "minadv: Numba compiles the LSTM's steps, once after an installation; it takes half a minute or less"
+
+
+class Steps(NamedTuple):
+    """An LSTM's step and the way back through it, called as those of `minadv.fast.elementwise`."""
+
+    lstm_step: Callable[..., None]
+    lstm_step_backward: Callable[..., None]
+
+
+BY_NUMPY = Steps(elementwise.lstm_step, elementwise.lstm_step_backward)
+
+
+def wanted() -> str:
+    """The engine that the user wants, ``"fast"`` unless the environment says ``"plain"``."""
+    name = os.environ.get(ENGINE) or "fast"
+    expect_choice(ENGINE, name, ENGINES)
+    return name
+
+
+def without_compiling() -> bool:
+    """Whether the user wants nothing that is compiled."""
+    return os.environ.get(COMPILED) == "0"
+
+
+def lstm_steps(like: Array) -> Steps:
+    """The fastest steps for arrays such as ``like``."""
+    if without_compiling():
+        return BY_NUMPY
+    if is_device(like):
+        return by_cupy()
+    return by_numba()[0] or BY_NUMPY if like.dtype == np.float32 else BY_NUMPY
+
+
+def compiles_passes(nbytes: int, dtype: npt.DTypeLike) -> bool:
+    """Whether LSTM passes on a processor, with so many bytes of recurrent weights, are compiled as a whole.
+
+    Where the weights are large, two passes that share their products (`minadv.fast.columns`) take less than twice as
+    long as one: that is worth more.
+    """
+    small, single = nbytes <= CORE_CACHE, np.dtype(dtype) == np.float32
+    return small and single and not without_compiling() and wanted() == "fast" and by_numba()[0] is not None
+
+
+@functools.cache
+def by_cupy() -> Steps:
+    """The steps as one kernel each."""
+    from minadv.fast import cuda_steps
+
+    return Steps(cuda_steps.lstm_step, cuda_steps.lstm_step_backward)
+
+
+@functools.cache
+def by_numba() -> tuple[Steps | None, str]:
+    """The compiled steps and what made them; None, and why not, where Numba is missing or does not work."""
+    try:
+        installed = metadata.version("numba")
+    except metadata.PackageNotFoundError:
+        return None, 'pip install "minadv[fast]" compiles the LSTM\'s steps'
+    notice = threading.Timer(2, print, [COMPILING], {"file": sys.stderr, "flush": True})
+    notice.daemon = True
+    notice.start()
+    try:
+        from minadv.fast import numba_steps
+    except Exception as error:  # such as a Numba that is too old for this NumPy: NumPy's steps do without it
+        return None, f"Numba {installed} is installed but does not work: {error}"
+    finally:
+        notice.cancel()
+    threads.limit_late_libraries()  # SciPy's BLAS has come with Numba's
+    return Steps(numba_steps.lstm_step, numba_steps.lstm_step_backward), f"Numba {installed}"
+
+
+def versions() -> dict[str, str]:
+    """Numba's version, where it may have a part in the numbers."""
+    unused = wanted() == "plain" or without_compiling() or by_numba()[0] is None
+    return {} if unused else {"numba": metadata.version("numba")}
+
+
+def why(on_gpu: bool = False) -> str:
+    """What computes the passes, and why, in one line."""
+    module = "CuPy" if on_gpu else "NumPy"
+    if wanted() == "plain":
+        return f"the readable cells by {module}, as {ENGINE}=plain says"
+    if without_compiling():
+        return f"{module} line by line, as {COMPILED}=0 says"
+    if on_gpu:
+        return "one kernel each for the LSTM's steps"
+    steps, said = by_numba()
+    return f"NumPy: {said}" if steps is None else f"{said} for the LSTM in single precision, NumPy for all else"

@@ -1,0 +1,108 @@
+r"""What the adversary maximises: how far the prediction under a mask is from that of the base pass (Eq. 4).
+
+.. math:: D(\epsilon) = \sum_t \lambda_t D[p_t(\epsilon^0) \,\|\, p_t(\epsilon)], \qquad
+          IM = \partial D / \partial \epsilon
+
+over any model of `minadv.protocol`, with the influence map (Eq. 6) from one backward pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from minadv import distances, masks, protocol
+from minadv.backend import Array, namespace
+from minadv.flip import flip
+from minadv.influence import warn_if_zero
+from minadv.protocol import Comparison, Model, Pass
+
+Masks: TypeAlias = dict[str, Array]
+"""One array (B, H) a site."""
+
+
+@dataclass(frozen=True)
+class Visit:
+    """One mask that the search looked at: its distance to the base, and its influence map where one was taken."""
+
+    eps: Masks
+    d: Array | None  # (B,); None for a last mask that was not scored
+    im: Masks | None = None
+
+
+@dataclass(frozen=True)
+class Objective:
+    """How far the prediction under a mask is from that of the base pass. Counts the passes that it takes."""
+
+    model: Model
+    params: Any
+    batch: Any
+    eps0: Masks
+    budgets: dict[str, int]
+    base: Array  # (N, B, F), the base pass's features
+    fixed: Masks  # masks of the sites that are not searched
+    distance: distances.Distance
+    lam: Array | None
+    scale: masks.Scale
+    p: float | None
+    noise: Any
+    state: Any
+    spent: list[int] = field(default_factory=lambda: [0, 0])  # forward and backward passes
+
+    def score(self, eps: Masks) -> Array:
+        """The distance of each example, (B,): one forward pass."""
+        return self.scores([eps])[0]
+
+    def scores(self, several: Sequence[Masks]) -> list[Array]:
+        """The distances under each of several masks: one forward pass each, at once where the model can."""
+        with protocol.scope(self.model):
+            return [self._compare(run.features).d for run in self._run(several)]
+
+    def influence(self, eps: Masks) -> Visit:
+        """The distance and the influence map with respect to eps (Eq. 6): one forward and one backward pass."""
+        with protocol.scope(self.model):
+            [run] = self._run([eps])
+            return self.influence_of(eps, run)
+
+    def influence_of(self, eps: Masks, run: Pass) -> Visit:
+        """As `influence`, of a pass under eps that was run already: one backward pass."""
+        comparison = self._compare(run.features)
+        self.spent[1] += 1
+        dm = self.model.body_backward(
+            self.params, run.cache, comparison.dfeatures1, weights=False, masks=tuple(eps)
+        ).masks
+        im = {n: masks.scale_backward(e, dm[n], self.scale, p=self.p) for n, e in eps.items()}  # Eq. 6
+        warn_if_zero(im, comparison.d)
+        return Visit(eps, comparison.d, im)
+
+    def select(self, im: Masks, sign: int = 1) -> Masks:
+        """The units of largest positive gain, chosen afresh from eps0."""
+        return {n: flip(e, sign * im[n], e, self.budgets[n]) for n, e in self.eps0.items()}
+
+    def seen(self, eps: Masks) -> Masks:
+        """What a pass is given: eps as the layers see it, and the masks of the sites that are not searched."""
+        return {**self.fixed, **{n: masks.scale(e, self.scale, p=self.p) for n, e in eps.items()}}
+
+    def _run(self, several: Sequence[Masks]) -> list[Pass]:
+        self.spent[0] += len(several)
+        given, noises = [self.seen(eps) for eps in several], [self.noise] * len(several)
+        return protocol.run_bodies(self.model, self.params, self.batch, masks=given, noises=noises, state=self.state)
+
+    def _compare(self, features: Array) -> Comparison:
+        return self.model.compare(
+            self.params, self.base, features, self.lam, self.distance, stop_base=True, weights=False
+        )
+
+
+def best(visits: Sequence[Visit]) -> Visit:
+    """The best of several masks, example by example; the earlier one on ties."""
+    top = visits[0]
+    assert top.d is not None
+    xp = namespace(top.d)
+    for visit in visits[1:]:
+        assert top.d is not None and visit.d is not None
+        better = visit.d > top.d  # (B,)
+        eps = {n: xp.where(better[:, None], visit.eps[n], top.eps[n]) for n in top.eps}
+        top = Visit(eps, xp.where(better, visit.d, top.d))
+    return top
