@@ -24,7 +24,6 @@ from minadv.base.files import SealError, flush_directory, seal, temporary_name, 
 from minadv.base.trees import any_array
 from minadv.fast import compiled, threads
 from minadv.tasks.config import build, describe
-from minadv.tasks.images.task import Task
 from minadv.training.loop import LOG, Recipe, State, finished, start, train, weights
 from minadv.training.parallel.mpi import Ranks
 from minadv.training.parallel.processes import Workers
@@ -32,6 +31,7 @@ from minadv.training.parallel.ranks import World, world
 from minadv.training.parallel.teams import Alone, Team
 from minadv.training.parallel.threads import Threads
 from minadv.training.runs import checkpoints, log, packing
+from minadv.training.task import Task
 
 FORMAT = "minadv run 1"
 FREE = ("about", "device", "workers", "ranks")  # what may differ when a run is resumed
