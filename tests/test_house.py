@@ -32,7 +32,6 @@ EXCEPTIONS: set[tuple[str, str]] = {
     ("minadv.rnn", "minadv.fast.workspace"),
     ("minadv.searches", "minadv.fast.workspace"),
     ("minadv.terms", "minadv.fast.workspace"),
-    ("minadv.training.runs.folder", "minadv.tasks.config"),
 }
 """Imports that are still to go: (module, module that it imports)."""
 

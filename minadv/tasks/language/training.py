@@ -29,14 +29,14 @@ from minadv.data.language.windows import Windows
 from minadv.data.language.words import Words
 from minadv.models.language.model import LanguageModel, Params
 from minadv.regularizers import Plain, Regularizer
-from minadv.tasks.config import build
+from minadv.tasks.config import build, build_recipe, describe_recipe, today
 from minadv.tasks.language.config import blank, corpus_of, describe_task, expect_corpus, read_language, settings_of
 from minadv.tasks.language.generation import generate
 from minadv.tasks.language.task import LanguageTask, evaluate, expect_lengths
 from minadv.training.loop import Recipe, weights
 from minadv.training.optimizers import ASGD, SGD
 from minadv.training.runs import folder as folders
-from minadv.training.runs.folder import build_recipe, read_config, restore, run_task
+from minadv.training.runs.folder import read_config, restore, run_task
 
 __all__ = ["LanguageRun", "LanguageTask", "evaluate", "finetune", "fit_language", "load_language", "open_language"]
 
@@ -126,13 +126,15 @@ def fit_language(
     path = None if out is None else Path(out)
     if path is not None and resume and (path / folders.CONFIG).exists():
         expect_corpus(read_language(path), corpus, str(path))
+    described = {} if path is None else describe_task(task, corpus, chosen, about)
     state, records = run_task(
         task,
         recipe,
-        config={} if path is None else describe_task(task, corpus, chosen, about),
+        config={**described, "recipe": describe_recipe(recipe), "seed": seed},
         seed=seed,
         out=path,
         resume=resume,
+        today=today,
         workers=workers,
         title=type(task.regularizer).__name__,
         progress=progress,
