@@ -21,7 +21,7 @@ from minadv.commands.numbers import amount, count, folder, positive, zero_or_mor
 from minadv.data.language import topics
 from minadv.data.language.corpus import Corpus
 from minadv.data.language.windows import Windows
-from minadv.data.language.words import EOS
+from minadv.data.vocabulary import EOS
 from minadv.tasks.config import build, build_recipe
 from minadv.tasks.language.config import blank, corpus_of, settings_of, weights_digest
 from minadv.tasks.language.task import expect_lengths, expect_regularizer

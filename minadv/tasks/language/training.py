@@ -26,7 +26,7 @@ import numpy as np
 from minadv.backend import Device, DeviceName, choose_device, to_device, to_host
 from minadv.data.language.corpus import Corpus
 from minadv.data.language.windows import Windows
-from minadv.data.language.words import Words
+from minadv.data.vocabulary import Vocabulary
 from minadv.models.language.model import LanguageModel, Params
 from minadv.regularizers import Plain, Regularizer
 from minadv.tasks.config import build, build_recipe, describe_recipe, today
@@ -51,7 +51,7 @@ class LanguageRun:
     config: dict[str, Any] = field(repr=False)  # as it stands in the run's file, empty if there is none
     records: list[dict[str, Any]] = field(repr=False)  # one an evaluation
     step: int
-    vocabulary: Words = field(repr=False)
+    vocabulary: Vocabulary = field(repr=False)
     path: Path | None = None
     corpus: Corpus | None = field(default=None, repr=False)
 
@@ -154,7 +154,7 @@ def load_language(run: str | Path, corpus: Corpus | None = None) -> LanguageRun:
     if corpus is not None:
         expect_corpus(config, corpus, str(path))
     words = tuple(config["vocabulary"].split(" "))
-    vocabulary = corpus.vocabulary if corpus is not None else Words(words, (0,) * len(words))
+    vocabulary = corpus.vocabulary if corpus is not None else Vocabulary(words, np.zeros(len(words), np.int64), "lines")
     model, records = build(config["model"], "model"), folders.records(path, state.step)
     best = folders.best_weights(path, recipe, state)
     return LanguageRun(model, best, weights(recipe, state), config, records, state.step, vocabulary, path, corpus)

@@ -19,7 +19,7 @@ from minadv.base.checks import expect_choice
 from minadv.base.streams import stream
 from minadv.base.trees import leaves, tree_map
 from minadv.data.texts.documents import Corpus, Documents
-from minadv.data.texts.text import Vocabulary
+from minadv.data.vocabulary import Vocabulary
 from minadv.layers import log_softmax
 from minadv.models import encoder
 from minadv.models.pretraining import TextLM, pretrained
