@@ -35,12 +35,12 @@ from minadv.models.classifier import Batch, Classifier
 from minadv.models.language.model import LanguageModel, TokenBatch
 from minadv.models.text import TextBatch, TextClassifier
 from minadv.regularizers import AdD, Term
-from minadv.tasks.images.task import Load
 from minadv.training import loop
 from minadv.training.optimizers import SGD, Adam, RMSProp
 from minadv.training.parallel.mpi import Ranks
 from minadv.training.parallel.ranks import World, world
 from minadv.training.parallel.teams import WHOLE, Alone, Part, Team
+from minadv.training.task import Load
 
 SIZES = (
     Size("sMNIST", T=784, B=100, layers=((1, 100),), n_out=10),

@@ -24,10 +24,9 @@ from minadv import (
 )
 from minadv.adversary import find_adversary
 from minadv.backend import choose_device, namespace, to_device, to_host
+from minadv.base.version import __version__ as __version__
 from minadv.fast.workspace import StaleCacheError, Workspace
 from minadv.tasks.images.runs import Run, fit, load
-
-__version__ = "0.1.0"
 
 __all__ = [
     "Run",

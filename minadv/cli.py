@@ -12,10 +12,10 @@ import warnings
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from minadv import __version__
 from minadv.adversary import SEARCHES
 from minadv.backend import BackendError
 from minadv.base import launch
+from minadv.base.version import __version__
 from minadv.commands import doctor, families, inspecting, tasks, training
 from minadv.commands.numbers import amount, count, folder, positive, zero_or_more
 from minadv.commands.parsing import Help, Parser, tell_defaults

@@ -32,10 +32,6 @@ EXCEPTIONS: set[tuple[str, str]] = {
     ("minadv.rnn", "minadv.fast.workspace"),
     ("minadv.searches", "minadv.fast.workspace"),
     ("minadv.terms", "minadv.fast.workspace"),
-    ("minadv.training.loop", "minadv.tasks.images.task"),
-    ("minadv.training.runs.folder", "minadv.tasks.config"),
-    ("minadv.training.runs.folder", "minadv.tasks.images.task"),
-    ("minadv.training.runs.log", "minadv.__init__"),
 }
 """Imports that are still to go: (module, module that it imports)."""
 

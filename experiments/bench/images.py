@@ -29,7 +29,7 @@ from minadv.tasks.images.task import Classify
 from minadv.training.clip import Clip
 from minadv.training.loop import Recipe, advance, start
 from minadv.training.optimizers import RMSProp
-from minadv.training.runs import folder as folders
+from minadv.training.parallel import choose
 
 PRESET = table1.PRESETS["paper"]
 
@@ -42,10 +42,10 @@ def measure(preset: Preset, method: str, data_dir: str | None, rounds: int) -> d
     model = Classifier(data.train.x.shape[2], preset.n_hidden, data.classes)
     task = Classify(model, data, comparison.regularizer(job), batch_size=preset.batch, seed=0)
     recipe = Recipe(steps=rounds + 1, optimizer=RMSProp(preset.lr), clip=Clip(1.0), weight=weight)
-    workers = folders.choose_workers(task, None)
+    workers = choose.choose_workers(task, None)
     seconds, losses = [], []
     with ExitStack() as stack:
-        team = stack.enter_context(folders.team_of(task, workers))
+        team = stack.enter_context(choose.team_of(task, workers))
         state, _ = advance(task, recipe, start(task, recipe), team)
         processes = memory.tree(os.getpid())
         memory.reset(processes)

@@ -21,7 +21,7 @@ from minadv.tasks.language.task import LanguageTask
 from minadv.training.clip import Clip
 from minadv.training.loop import Recipe, advance, start
 from minadv.training.optimizers import ASGD, SGD
-from minadv.training.runs import folder as folders
+from minadv.training.parallel import choose
 
 LR = 1.0
 
@@ -125,7 +125,7 @@ def _ours(size: Size, method: str, contender: str, workers: int | None) -> tuple
     )
     recipe = Recipe(steps=task.per_epoch, optimizer=size.optimizer, clip=Clip(0.25), monitor="loss")
     held = ExitStack()
-    team = held.enter_context(folders.team_of(task, folders.choose_workers(task, workers)))
+    team = held.enter_context(choose.team_of(task, choose.choose_workers(task, workers)))
     states = [start(task, recipe)]
 
     def step(number: int) -> int:

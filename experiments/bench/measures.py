@@ -24,8 +24,8 @@ from minadv.base.trees import leaves
 from minadv.fast import elementwise, threads
 from minadv.fast.workspace import Workspace, scope
 from minadv.models.classifier import Batch, Classifier, Params
+from minadv.training.parallel import choose
 from minadv.training.parallel.teams import Alone
-from minadv.training.runs import folder as folders
 
 
 def accuracy(
@@ -139,7 +139,7 @@ SEARCHES: dict[str, dict[str, Any]] = {
 def searches(size: Size, rounds: int) -> dict[str, Any]:
     """Seconds and passes of each search in one process, and those of an influence map's backward and a full one."""
     on = Searching(draw(size, 0))
-    small = 4 * size.H**2 * 4 <= folders.CACHE
+    small = 4 * size.H**2 * 4 <= choose.CACHE
     found: dict[str, Any] = {"searches": {}}
     with threads.blas_threads(1 if small else None):
         took = interleaved({name: partial(on.find, **options) for name, options in SEARCHES.items()}, rounds)

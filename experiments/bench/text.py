@@ -38,7 +38,7 @@ from minadv.tasks.text.runs import with_words
 from minadv.tasks.text.task import TextTask
 from minadv.tasks.text.training import pretrain_recipe, text_recipe
 from minadv.training.loop import advance, start
-from minadv.training.runs.folder import team_of
+from minadv.training.parallel.choose import team_of
 
 PRETRAINING = "pre-training"
 PADDING = ("groups", "buckets", "worst", "as they come")

@@ -21,14 +21,15 @@ from minadv.commands.numbers import amount, count, folder, positive, zero_or_mor
 from minadv.data.language import topics
 from minadv.data.language.corpus import Corpus
 from minadv.data.language.windows import Windows
-from minadv.data.language.words import EOS
-from minadv.tasks.config import build
+from minadv.data.vocabulary import EOS
+from minadv.tasks.config import build, build_recipe
 from minadv.tasks.language.config import blank, corpus_of, settings_of, weights_digest
 from minadv.tasks.language.task import expect_lengths, expect_regularizer
 from minadv.tasks.language.training import LanguageRun, finetune, fit_language, load_language, open_language
+from minadv.training.parallel.choose import same_workers
 from minadv.training.runs import folder as folders
 from minadv.training.runs.checkpoints import latest
-from minadv.training.runs.folder import RunError, build_recipe, expect_free, read_config, same_workers
+from minadv.training.runs.folder import RunError, expect_free, read_config
 
 __all__ = ["TASKS", "add_commands", "attack", "defaults", "evaluation", "options", "resume", "show", "train"]
 
@@ -118,7 +119,7 @@ def train(args: argparse.Namespace) -> None:
 def resume(path: Path, args: argparse.Namespace) -> None:
     """Go on as the run was configured; only where its text is and where to compute may be said anew."""
     config = read_config(path)
-    if folders.is_finished(path, blank(config)):
+    if folders.is_finished(path, blank(config), build_recipe(config["recipe"])):
         print(f"{path} is finished: nothing to resume")
         return
     about = config["about"] if args.data_dir is None else {**config["about"], "data_dir": args.data_dir}

@@ -18,6 +18,7 @@ from minadv.commands.text_inspecting import attack, open_run, predict, show
 from minadv.commands.text_options import add_pretrain_options, add_train_options
 from minadv.data.texts.buckets import steps_of
 from minadv.models.pretraining import TextLM
+from minadv.tasks.config import build_recipe
 from minadv.tasks.pretrain.task import PretrainTask
 from minadv.tasks.text.runs import blank, weights_of, with_words
 from minadv.tasks.text.task import expect_regularizer
@@ -150,7 +151,7 @@ def _pretrain(args: argparse.Namespace) -> None:
 def resume(path: Path, args: argparse.Namespace) -> None:
     """Go on as the run was configured; only where its texts are and where to compute may be said anew."""
     config = read_config(path)
-    if folders.is_finished(path, blank(config, str(path))):
+    if folders.is_finished(path, blank(config, str(path)), build_recipe(config["recipe"])):
         print(f"{path} is finished: nothing to resume")
         return
     corpus = settings.corpus_of(config["about"], args.data_dir)

@@ -13,8 +13,8 @@ from typing import Any
 
 from minadv.commands.numbers import folder
 from minadv.data.texts import reviews
+from minadv.data.texts.counting import Cut
 from minadv.data.texts.documents import Corpus, Options
-from minadv.data.texts.text import Cut
 from minadv.models.pretraining import TextLM
 from minadv.models.text import TextClassifier
 from minadv.regularizers import AT, EL, FD, VAT, VD, AdD, Pi, Plain, Regularizer, Sum

@@ -18,8 +18,8 @@ from minadv.regularizers import AdD
 from minadv.tasks.config import build
 from minadv.tasks.images import runs
 from minadv.tasks.images.task import evaluate
+from minadv.training.parallel.choose import same_workers
 from minadv.training.parallel.mpi import CUDA_AWARE
-from minadv.training.runs.folder import same_workers
 
 
 def train(args: argparse.Namespace) -> None:

@@ -21,6 +21,7 @@ from minadv.models.language.model import LanguageModel
 from minadv.models.pretraining import TextLM
 from minadv.models.text import TextClassifier
 from minadv.training import clip, ema, optimizers, schedules
+from minadv.training.loop import Recipe
 
 KINDS: dict[str, type] = {
     kind.__name__: kind
@@ -76,3 +77,18 @@ def build(value: Any, name: str = "config") -> Any:
     if isinstance(value, list):
         return tuple(build(item, f"{name}[{n}]") for n, item in enumerate(value))
     return value
+
+
+def build_recipe(described: dict[str, Any]) -> Recipe:
+    """A recipe from a run's configuration."""
+    return Recipe(**{name: build(value, f"recipe.{name}") for name, value in described.items()})
+
+
+def describe_recipe(recipe: Recipe) -> dict[str, Any]:
+    """A recipe as a run's configuration holds it."""
+    return {name: describe(value, f"recipe.{name}") for name, value in vars(recipe).items()}
+
+
+def today(config: dict[str, Any]) -> dict[str, Any]:
+    """A configuration as this version would write it: with the fields that recipes did not have when it was made."""
+    return {**config, "recipe": describe_recipe(build_recipe(config["recipe"]))}

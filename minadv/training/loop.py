@@ -19,7 +19,6 @@ import numpy as np
 
 from minadv.backend import namespace, same_place
 from minadv.base.trees import leaves, tree_map
-from minadv.tasks.images.task import Task
 from minadv.training.clip import Clip
 from minadv.training.ema import EMA
 from minadv.training.optimizers import ASGD, Adam, Optimizer
@@ -27,6 +26,7 @@ from minadv.training.parallel.teams import Alone, Team
 from minadv.training.progress import Progress
 from minadv.training.runs import checkpoints, log
 from minadv.training.schedules import Constant, Schedule
+from minadv.training.task import Task
 
 LOG = "log.jsonl"
 

@@ -18,6 +18,7 @@ from minadv.commands import tasks
 from minadv.data.images import digits
 from minadv.data.images.sequences import from_description
 from minadv.masks import SCALES
+from minadv.training.parallel import choose
 from minadv.training.runs import checkpoints, log
 from minadv.training.runs import folder as folders
 from tests.support.idxfiles import write_four
@@ -134,7 +135,7 @@ def test_cuda_aware_mpi_reaches_the_ranks(given: Any, tmp_path: Path, monkeypatc
             raise KeyboardInterrupt
 
     two = SimpleNamespace(size=2, threads=1, agree=lambda make: make(), together=nullcontext)
-    monkeypatch.setattr(folders, "Ranks", Team)
+    monkeypatch.setattr(choose, "Ranks", Team)
     monkeypatch.setattr(folders, "world", lambda: two)
     for run in ("once", "again"):  # a new run, and one that goes on
         arguments = (

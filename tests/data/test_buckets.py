@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from minadv.base.shared_draws import Share, rows
 from minadv.data.texts.buckets import Buckets, density, in_length_order, like_lengths, make_batch, steps_of
+from minadv.data.texts.counting import EOS_TOKEN
 from minadv.data.texts.documents import Documents
-from minadv.data.texts.text import EOS
 
 
 def documents(lengths: Any, *, labels: bool = True, gap: int = 3) -> Documents:
@@ -137,10 +137,10 @@ def test_a_batch_document_by_document(eos: bool, max_tokens: int | None, labels:
     assert batch.tokens.shape == batch.valid.shape == (T, 3)
     assert (batch.tokens.dtype, batch.valid.dtype, len(batch)) == (np.int64, np.bool_, 3)
     for b, n in enumerate(chosen.tolist()):
-        expected = part[n][-max_tokens if max_tokens else 0 :].tolist() + [EOS] * eos
+        expected = part[n][-max_tokens if max_tokens else 0 :].tolist() + [EOS_TOKEN] * eos
         assert batch.tokens[T - len(expected) :, b].tolist() == expected
         assert batch.valid[:, b].tolist() == [False] * (T - len(expected)) + [True] * len(expected)
-        assert set(batch.tokens[: T - len(expected), b].tolist()) <= {EOS}
+        assert set(batch.tokens[: T - len(expected), b].tolist()) <= {EOS_TOKEN}
     np.testing.assert_array_equal(batch.valid.sum(axis=0), steps_of(part, max_tokens=max_tokens, eos=eos)[chosen])
     np.testing.assert_array_equal(batch.rows, chosen)
     if labels:
@@ -153,7 +153,7 @@ def test_the_first_document_of_the_text() -> None:
     """Steps before the beginning of the text are not read from its end."""
     part = documents([1, 5], gap=0)
     batch = make_batch(part, np.array([0, 1]), eos=False)
-    assert batch.tokens[:, 0].tolist() == [EOS] * 4 + [10]
+    assert batch.tokens[:, 0].tolist() == [EOS_TOKEN] * 4 + [10]
 
 
 def test_the_shares_of_workers_are_the_batch(rng: Any) -> None:

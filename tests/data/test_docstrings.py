@@ -11,7 +11,7 @@ from minadv.data.texts import docstrings, encoded
 from minadv.data.texts.docstrings import MASK, NAMES, choose, mask, part_of
 from minadv.data.texts.documents import Options, Text
 from minadv.data.texts.reviews import load
-from minadv.data.texts.text import words
+from minadv.data.vocabulary import words
 
 SOURCE = b'''"""The module."""
 
@@ -127,7 +127,7 @@ def test_the_installed_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
     assert corpus.unlabelled.labels is None
     text = {word.lower() for word in corpus.vocabulary.words}
     assert not text & {"numpy", "np", "asyncio", "logging", "tarfile", "threading"}
-    assert MASK in corpus.vocabulary.number
+    assert MASK in corpus.vocabulary.index
     assert int(corpus.test.lengths.min()) >= 10
     monkeypatch.setattr(encoded, "build", None)
     again = load("docstrings", options=Options(valid_share=0.2))

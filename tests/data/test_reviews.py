@@ -11,9 +11,9 @@ from minadv.base.errors import DataError, DataWarning
 from minadv.data import fetch
 from minadv.data.fetch import Remote
 from minadv.data.texts import encoded, reviews
+from minadv.data.texts.counting import Cut
 from minadv.data.texts.documents import Corpus, Documents, Options, validation_rows
 from minadv.data.texts.reviews import archive, elec, folder, load
-from minadv.data.texts.text import Cut
 from tests.support.reviewfiles import REVIEWS, write_archive, write_elec, write_folder
 
 ALL_WORDS = Options(cut=Cut(min_count=1))
@@ -80,7 +80,7 @@ def test_the_vocabulary_knows_nothing_of_validation_and_test(tmp_path: Path) -> 
     corpus = load("folder", data_dir=write_folder(tmp_path), options=ALL_WORDS)
     seen = {word for part in ("train", "unlabelled") for text in texts(corpus, part) for word in text.split()}
     assert set(corpus.vocabulary.words[2:]) == seen
-    assert "unexpectedly" not in corpus.vocabulary.number
+    assert "unexpectedly" not in corpus.vocabulary.index
     assert texts(corpus, "test")[0].startswith("<unk> a ")
     total = sum(int(getattr(corpus, part).lengths.sum()) for part in ("train", "unlabelled"))
     assert int(corpus.vocabulary.counts[2:].sum()) == total

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minadv.base.errors import DataError
-from minadv.data.texts.text import EOS
+from minadv.data.texts.counting import EOS_TOKEN
 from minadv.data.texts.text_streams import Streams
 from tests.data.test_buckets import documents
 
@@ -26,7 +26,7 @@ def text_of(streams: Streams, epoch: int) -> list[int]:
 @given(data=st.data(), n=st.integers(1, 12), B=st.integers(1, 4), T=st.integers(1, 5))
 def test_windows_are_the_documents_one_after_the_other(data: Any, n: int, B: int, T: int) -> None:
     part = documents(data.draw(st.lists(st.integers(1, 9), min_size=n, max_size=n)))
-    flat = np.concatenate([[*part[k], EOS] for k in range(n)])
+    flat = np.concatenate([[*part[k], EOS_TOKEN] for k in range(n)])
     if len(flat) < B + 1:
         return
     streams = Streams(part, B, T, seed=None, partial=True)
@@ -48,8 +48,8 @@ def test_every_epoch_reads_every_document_in_an_order_of_its_own(rng: Any) -> No
     orders = []
     for epoch in range(3):
         text = text_of(streams, epoch)
-        assert text[-1] == EOS
-        ends = [0, *(n + 1 for n, token in enumerate(text) if token == EOS)]
+        assert text[-1] == EOS_TOKEN
+        ends = [0, *(n + 1 for n, token in enumerate(text) if token == EOS_TOKEN)]
         read = [text[a : b - 1] for a, b in pairwise(ends)]
         by_first = {int(part[n][0]): n for n in range(40)}
         order = [by_first[document[0]] for document in read]

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from minadv.data.texts.counting import Cut
 from minadv.data.texts.documents import Corpus, Options, Source, Text, build
-from minadv.data.texts.text import Cut
 from minadv.models.pretraining import TextLM
 from minadv.models.text import TextClassifier
 from minadv.tasks.pretrain.task import PretrainTask

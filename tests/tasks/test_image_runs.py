@@ -20,9 +20,10 @@ from minadv.tasks.images.runs import RunError, expect_free, is_finished, read_co
 from minadv.tasks.images.task import evaluate
 from minadv.training.loop import Interrupted, Recipe
 from minadv.training.optimizers import Adam
+from minadv.training.parallel.choose import same_workers
 from minadv.training.runs import checkpoints, log
 from minadv.training.runs.checkpoints import CheckpointError, CheckpointWarning
-from minadv.training.runs.folder import only_writer, same_workers
+from minadv.training.runs.folder import only_writer
 from tests.support.compare import assert_same_bits
 from tests.support.problems import MODEL, sequences
 

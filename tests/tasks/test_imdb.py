@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from minadv.data.texts import reviews
+from minadv.data.texts.counting import Cut
 from minadv.data.texts.documents import Corpus, Options
-from minadv.data.texts.text import Cut
 from minadv.influence import ZeroInfluenceWarning
 from minadv.models.pretraining import TextLM
 from minadv.models.text import TextClassifier

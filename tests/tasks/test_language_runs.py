@@ -12,7 +12,7 @@ import minadv
 from minadv.base.errors import DataError
 from minadv.data.language.corpus import from_lines
 from minadv.data.language.windows import Windows
-from minadv.data.language.words import EOS
+from minadv.data.vocabulary import EOS
 from minadv.models.language.model import TokenBatch
 from minadv.models.language.reading import next_word_probabilities
 from minadv.regularizers import AdD, Plain
@@ -239,7 +239,7 @@ def test_generate(run: LanguageRun) -> None:
 @pytest.mark.usefixtures("host")
 def test_greedy_words_are_the_likeliest(run: LanguageRun) -> None:
     made = list(run.generate(6, prompt="the", temperature=0))
-    ids = TEXT.vocabulary.encode(["the", *made])
+    ids = TEXT.vocabulary.numbers(["the", *made])
     features, _, _ = run.model.body(run.params, TokenBatch(ids[:-1, None]), masks={}, noise=None)
     np.testing.assert_array_equal(run.model.logits(run.params, features)[:, 0].argmax(axis=1), ids[1:])
     assert list(run.generate(6, temperature=0)) == list(run.generate(6, prompt=EOS, temperature=0))
@@ -249,9 +249,9 @@ def test_greedy_words_are_the_likeliest(run: LanguageRun) -> None:
 def test_words_are_drawn_from_the_softmax(run: LanguageRun) -> None:
     """The first word after a prompt, over many seeds, by its share."""
     first = [next(run.generate(1, prompt="the", seed=seed, temperature=2.0)) for seed in range(1500)]
-    token = TEXT.vocabulary.encode(["the"])
+    token = TEXT.vocabulary.numbers(["the"])
     p, _ = next_word_probabilities(run.model, run.params, None, token, temperature=2.0)
-    shares = np.bincount(TEXT.vocabulary.encode(first), minlength=len(TEXT.vocabulary)) / len(first)
+    shares = np.bincount(TEXT.vocabulary.numbers(first), minlength=len(TEXT.vocabulary)) / len(first)
     assert abs(shares - p[0]).max() < 4 * np.sqrt(0.25 / len(first))
 
 

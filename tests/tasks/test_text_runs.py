@@ -12,7 +12,7 @@ from minadv.base.trees import tree_map
 from minadv.layers import log_softmax
 from minadv.models.text import TextBatch, TextClassifier
 from minadv.regularizers import VAT, AdD, Sum
-from minadv.tasks.config import build, describe
+from minadv.tasks.config import build, build_recipe, describe
 from minadv.tasks.text import explain as text_explain
 from minadv.tasks.text import task as text_task
 from minadv.tasks.text.explain import explain, first_order, remove
@@ -157,7 +157,7 @@ def test_the_averaged_weights_are_evaluated(tmp_path: Path) -> None:
     plain = fit(out=tmp_path / "plain", ema=None)
     averaged = fit(out=tmp_path / "averaged", ema=EMA(0.9))
     state = folders.restore(
-        tmp_path / "averaged", folders.Blank(averaged.last), folders.build_recipe(averaged.config["recipe"])
+        tmp_path / "averaged", folders.Blank(averaged.last), build_recipe(averaged.config["recipe"])
     )
     assert_same_bits(state.params, plain.last)
     assert_same_bits(averaged.last, state.ema.average)
@@ -173,7 +173,7 @@ def test_the_papers_recipe() -> None:
     assert recipe["optimizer"] == describe(Adam(1e-3))
     assert recipe["step_schedule"] == {"kind": "ExponentialDecay", "rate": 0.9999}
     assert (recipe["clip"]["limit"], recipe["clip"]["but"], recipe["ema"]) == (1.0, ["encoder.E"], None)
-    assert pretrain(steps=1, lr_schedule=folders.build_recipe(recipe).lr_schedule, keep=1).config["recipe"]["keep"] == 1
+    assert pretrain(steps=1, lr_schedule=build_recipe(recipe).lr_schedule, keep=1).config["recipe"]["keep"] == 1
 
 
 def test_predictions_are_those_of_the_evaluation(tmp_path: Path) -> None:
@@ -281,6 +281,6 @@ def test_how_long_to_train() -> None:
     with pytest.raises(ValueError, match="give epochs, steps or a recipe, one of them"):
         fit_text(classifier(OF), OF, batch_size=10)
     assert fit_text(classifier(OF), OF, epochs=2, batch_size=10, workers=1, progress=False).step == 4
-    made = folders.build_recipe(pretrain(steps=1).config["recipe"])
+    made = build_recipe(pretrain(steps=1).config["recipe"])
     with pytest.raises(ValueError, match=r"a recipe was given, and \['steps'\] besides"):
         pretrain(recipe=made)

@@ -15,11 +15,12 @@ from minadv.base.streams import stream
 from minadv.base.trees import leaves, tree_add, tree_map
 from minadv.models.classifier import Classifier
 from minadv.regularizers import EL, FD, VAT, VD, AdD, Plain, Sum
-from minadv.tasks.images.task import Classify, Load
+from minadv.tasks.images.task import Classify
 from minadv.training.loop import Recipe, train
+from minadv.training.parallel.choose import CACHE, WORTH, choose_workers
 from minadv.training.parallel.processes import Shared, WorkerError, Workers
 from minadv.training.parallel.teams import Alone, Part, Sums, gather
-from minadv.training.runs.folder import CACHE, WORTH, choose_workers
+from minadv.training.task import Load
 from tests.support.compare import assert_close, assert_same_bits
 from tests.support.problems import task
 

@@ -13,10 +13,10 @@ from minadv.fast import compiled
 from minadv.regularizers import AdD, Plain
 from minadv.tasks.images.task import Classify
 from minadv.training.loop import Recipe, train
+from minadv.training.parallel.choose import CACHE, team_of
 from minadv.training.parallel.processes import Workers
 from minadv.training.parallel.teams import Alone, Part
 from minadv.training.parallel.threads import Threads
-from minadv.training.runs.folder import CACHE, team_of
 from tests.support.compare import assert_close, assert_same_bits
 from tests.support.problems import task
 

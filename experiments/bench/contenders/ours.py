@@ -20,7 +20,7 @@ from minadv.regularizers import AdD
 from minadv.tasks.images.task import Classify
 from minadv.training import loop
 from minadv.training.optimizers import SGD
-from minadv.training.runs import folder as folders
+from minadv.training.parallel import choose
 
 RECIPE = loop.Recipe(steps=1, optimizer=SGD(LR), clip=None)
 
@@ -60,9 +60,9 @@ class Training:
         self.task = make_task(problem, K, **model)
         params = make_params(problem.weights)
         self.state = replace(loop.start(self.task, RECIPE), params=params)
-        n = folders.choose_workers(self.task, workers)
+        n = choose.choose_workers(self.task, workers)
         self.resources = ExitStack()
-        self.team = self.resources.enter_context(folders.team_of(self.task, n))
+        self.team = self.resources.enter_context(choose.team_of(self.task, n))
 
     def advance(self) -> None:
         self.state, _ = loop.advance(self.task, RECIPE, self.state, self.team)

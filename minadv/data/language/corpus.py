@@ -6,7 +6,7 @@ r"""Text for word-level language models: three arrays of word numbers, and the v
     corpus = load("ptb", data_dir)  # or "wikitext2"
     corpus = load(data_dir=folder)  # whatever the folder holds, such as train.txt, valid.txt and test.txt
 
-The vocabulary is that of the training part alone; see `minadv.data.language.words` for how lines become tokens and for
+The vocabulary is that of the training part alone; see `minadv.data.language.lines` for how lines become tokens and for
 what becomes of other words. (For the Penn Treebank and WikiText-2 there are none: valid and test hold no word that
 train lacks.)
 """
@@ -27,8 +27,9 @@ from minadv.base.checks import expect_choice
 from minadv.base.errors import DataError, DataWarning
 from minadv.data import files
 from minadv.data.language import published, topics
+from minadv.data.language.lines import count_words, cross_entropy, encode_lines, lines_of
 from minadv.data.language.published import PARTS
-from minadv.data.language.words import UNK, Words, cross_entropy, lines_of
+from minadv.data.vocabulary import UNK, Vocabulary
 
 NAMES = ("pydoc", *published.KNOWN, "folder")
 
@@ -41,7 +42,7 @@ class Corpus:
     train: Array
     valid: Array
     test: Array
-    vocabulary: Words
+    vocabulary: Vocabulary
     where: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def called(self, part: str) -> str:
@@ -81,9 +82,9 @@ def from_lines(
     name: str, lines: Mapping[str, list[str]], *, min_count: int = 1, where: Mapping[str, str] | None = None
 ) -> Corpus:
     """The corpus of three lists of lines, "train", "valid" and "test"; ``where`` names their sources in errors."""
-    vocabulary = Words.of(lines["train"], min_count=min_count)
+    vocabulary = count_words(lines["train"], min_count=min_count)
     train, valid, test = (
-        vocabulary.encode_lines(lines[part], part if where is None else where[part]) for part in PARTS
+        encode_lines(vocabulary, lines[part], part if where is None else where[part]) for part in PARTS
     )
     if vocabulary.unk is not None and (share := float((train == vocabulary.unk).mean())) > 0.75:
         said = f"{share:.0%} of the training text is read as {UNK}: perplexities say little then"

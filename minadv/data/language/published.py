@@ -16,7 +16,7 @@ from minadv.base.checks import expect_choice
 from minadv.base.errors import DataError
 from minadv.data import fetch, files
 from minadv.data.fetch import Checked, locate
-from minadv.data.language.words import Words, lines_of
+from minadv.data.language.lines import count_words, lines_of
 
 PARTS = ("train", "valid", "test")
 PLAIN = "{}.txt"  # the names that any folder may use
@@ -130,7 +130,7 @@ def check(name: str, data_dir: str | Path | None = None) -> list[Checked]:
     known, place = KNOWN[name], _best(name, fetch.data_root(data_dir))
     found = [_check(known, place, part) for part in PARTS]
     if found[0].sound:
-        V = len(Words.of(lines_of(files.text(place.paths()["train"]))))
+        V = len(count_words(lines_of(files.text(place.paths()["train"]))))
         says = f"{V:,} words" if known.V == V else f"{V:,} words, expected {known.V:,}"
         found.append(Checked("vocabulary", None, known.V == V, says))
     return found

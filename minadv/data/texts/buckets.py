@@ -27,8 +27,8 @@ import numpy as np
 from minadv.backend import Array
 from minadv.base.checks import expect_shape
 from minadv.base.streams import permutation, stream
+from minadv.data.texts.counting import EOS_TOKEN
 from minadv.data.texts.documents import Documents
-from minadv.data.texts.text import EOS
 
 LIMIT = 1.3
 """The most steps, with padding, that a batch may cost for each real one."""
@@ -137,7 +137,7 @@ def make_batch(
     back = np.arange(T)[:, None] - (T - int(eos))  # (T, 1): how far from there a step is, 0 at <eos>
     valid = np.arange(T)[:, None] >= T - steps  # (T, B)
     words = valid & (back < 0)
-    tokens = np.where(words, documents.text[np.where(words, ends + back, 0)], EOS).astype(np.int64)
+    tokens = np.where(words, documents.text[np.where(words, ends + back, 0)], EOS_TOKEN).astype(np.int64)
     targets = None if documents.labels is None else documents.labels[rows]
     return Padded(tokens, valid, targets, rows)
 

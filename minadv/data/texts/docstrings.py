@@ -29,7 +29,7 @@ from pathlib import Path
 from minadv.base.errors import DataError
 from minadv.data.texts import encoded
 from minadv.data.texts.documents import Part, Source, Text
-from minadv.data.texts.text import words
+from minadv.data.vocabulary import words
 
 CLASSES = {
     "numpy": "numpy",

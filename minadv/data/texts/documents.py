@@ -17,7 +17,8 @@ import numpy as np
 from minadv.backend import Array
 from minadv.base.errors import DataError
 from minadv.base.streams import permutation, stream
-from minadv.data.texts.text import SPECIAL, SPLITS, Cut, Numbers, Vocabulary, choose_words
+from minadv.data.texts.counting import Cut, Numbers, choose_words
+from minadv.data.vocabulary import SPECIAL, SPLITS, Vocabulary
 
 Part: TypeAlias = Literal["train", "test", "unlabelled"]
 
@@ -109,7 +110,7 @@ class Text:
 class Source:
     """Where texts come from: a function that reads them, in any order, and one that tells one source from another.
 
-    ``where`` is its name in errors, ``split`` the way its text is cut into words (`minadv.data.texts.text.SPLITS`).
+    ``where`` is its name in errors, ``split`` the way its text is cut into words (`minadv.data.vocabulary.SPLITS`).
     ``unique`` asks to remove unlabelled documents that are in another part too, or among the unlabelled twice.
     """
 

@@ -22,7 +22,7 @@ import numpy as np
 from minadv.base.files import write_whole
 from minadv.data.fetch import cache_root
 from minadv.data.texts.documents import Corpus, Documents, Options, Source, build
-from minadv.data.texts.text import Vocabulary
+from minadv.data.vocabulary import Vocabulary
 
 FORMAT = 2  # to be raised whenever the same source and options would give another corpus
 _PARTS = ("train", "valid", "test", "unlabelled")

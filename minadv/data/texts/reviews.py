@@ -28,7 +28,7 @@ from minadv.data.fetch import REMOTES, data_root, find, locate
 from minadv.data.files import content, expect_folder
 from minadv.data.texts import docstrings, encoded
 from minadv.data.texts.documents import Corpus, Options, Part, Source, Text, expect_classes
-from minadv.data.texts.text import Vocabulary
+from minadv.data.vocabulary import Vocabulary
 
 NAMES = ("docstrings", "imdb", "elec", "folder")
 UNLABELLED = "unsup"

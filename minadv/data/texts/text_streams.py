@@ -24,8 +24,8 @@ import numpy as np
 from minadv.backend import Array
 from minadv.base.errors import DataError
 from minadv.base.streams import permutation, stream
+from minadv.data.texts.counting import EOS_TOKEN
 from minadv.data.texts.documents import Documents
-from minadv.data.texts.text import EOS
 
 
 class StreamWindow(NamedTuple):
@@ -102,7 +102,9 @@ class Streams:
         back = places - ends[document]  # -1 at the document's <eos>
         rows = order[document]
         where = self.documents.starts[rows] + self.documents.lengths[rows] + back + 1
-        tokens: Array = np.where(back == -1, EOS, self.documents.text[np.where(back == -1, 0, where)]).astype(np.int64)
+        tokens: Array = np.where(back == -1, EOS_TOKEN, self.documents.text[np.where(back == -1, 0, where)]).astype(
+            np.int64
+        )
         return tokens
 
 

@@ -28,7 +28,7 @@ from minadv.fast.workspace import Workspace, scope
 from minadv.layers import log_softmax
 from minadv.models.classifier import Batch, Classifier
 from minadv.regularizers import Plain, Regularizer
-from minadv.tasks.config import build, describe
+from minadv.tasks.config import build, build_recipe, describe, describe_recipe, today
 from minadv.tasks.images.task import METRICS, Classify, evaluate
 from minadv.training.loop import Recipe, weights
 from minadv.training.runs import folder as folders
@@ -36,7 +36,6 @@ from minadv.training.runs.folder import (
     Blank,
     RunError,
     best_weights,
-    build_recipe,
     dtype_of,
     expect_free,
     kind_of,
@@ -149,6 +148,8 @@ def fit(
             "device": chosen.name,
             "track": track,
             "data": describe_data(data),
+            "recipe": describe_recipe(recipe),
+            "seed": seed,
         }
     state, records = run_task(
         task,
@@ -157,6 +158,7 @@ def fit(
         seed=seed,
         out=None if out is None else Path(out),
         resume=resume,
+        today=today,
         workers=workers,
         cuda_aware_mpi=cuda_aware_mpi,
         title=type(task.regularizer).__name__,
@@ -201,4 +203,5 @@ def blank(config: dict[str, Any]) -> Blank:
 
 def is_finished(path: Path) -> bool:
     """Whether a run has nothing left to do."""
-    return folders.is_finished(path, blank(read_config(path)))
+    config = read_config(path)
+    return folders.is_finished(path, blank(config), build_recipe(config["recipe"]))

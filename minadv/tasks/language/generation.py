@@ -14,7 +14,7 @@ import numpy as np
 from minadv.backend import same_place, to_host
 from minadv.base.streams import stream
 from minadv.base.trees import any_array
-from minadv.data.language.words import EOS, UNK, Words
+from minadv.data.vocabulary import EOS, UNK, Vocabulary
 from minadv.fast.workspace import Workspace, scope
 from minadv.models.language.model import LanguageModel, Params, States
 from minadv.models.language.reading import next_word_probabilities
@@ -23,7 +23,7 @@ from minadv.models.language.reading import next_word_probabilities
 def generate(
     model: LanguageModel,
     params: Params,
-    vocabulary: Words,
+    vocabulary: Vocabulary,
     *,
     words: int,
     prompt: Sequence[str] = (),
@@ -39,7 +39,7 @@ def generate(
         raise ValueError(f"temperature is {temperature}, expected zero or a positive number")
     if words < 0:
         raise ValueError(f"words is {words}, expected zero or more")
-    read = vocabulary.encode(prompt or (EOS,), "the prompt")
+    read = vocabulary.numbers(prompt or (EOS,), "the prompt")
     if unknown := [word for word in prompt if word not in vocabulary.index]:
         warnings.warn(f"{', '.join(map(repr, unknown))}: not in the vocabulary, read as {UNK}", stacklevel=3)
     return _words(model, params, vocabulary, [int(n) for n in read], words, temperature, seed)
@@ -48,7 +48,7 @@ def generate(
 def _words(
     model: LanguageModel,
     params: Params,
-    vocabulary: Words,
+    vocabulary: Vocabulary,
     read: list[int],
     words: int,
     temperature: float,

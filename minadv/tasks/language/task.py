@@ -31,8 +31,8 @@ from minadv.models.language.noise import PARTS, Noise
 from minadv.models.language.reading import Reading, read
 from minadv.protocol import Comparison, choose_sites
 from minadv.regularizers import AdD, Plain, Regularizer, Term
-from minadv.tasks.images.task import Load
 from minadv.training.parallel.teams import WHOLE, Part
+from minadv.training.task import Load
 
 
 @dataclass(frozen=True, eq=False)

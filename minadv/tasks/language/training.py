@@ -26,17 +26,17 @@ import numpy as np
 from minadv.backend import Device, DeviceName, choose_device, to_device, to_host
 from minadv.data.language.corpus import Corpus
 from minadv.data.language.windows import Windows
-from minadv.data.language.words import Words
+from minadv.data.vocabulary import Vocabulary
 from minadv.models.language.model import LanguageModel, Params
 from minadv.regularizers import Plain, Regularizer
-from minadv.tasks.config import build
+from minadv.tasks.config import build, build_recipe, describe_recipe, today
 from minadv.tasks.language.config import blank, corpus_of, describe_task, expect_corpus, read_language, settings_of
 from minadv.tasks.language.generation import generate
 from minadv.tasks.language.task import LanguageTask, evaluate, expect_lengths
 from minadv.training.loop import Recipe, weights
 from minadv.training.optimizers import ASGD, SGD
 from minadv.training.runs import folder as folders
-from minadv.training.runs.folder import build_recipe, read_config, restore, run_task
+from minadv.training.runs.folder import read_config, restore, run_task
 
 __all__ = ["LanguageRun", "LanguageTask", "evaluate", "finetune", "fit_language", "load_language", "open_language"]
 
@@ -51,7 +51,7 @@ class LanguageRun:
     config: dict[str, Any] = field(repr=False)  # as it stands in the run's file, empty if there is none
     records: list[dict[str, Any]] = field(repr=False)  # one an evaluation
     step: int
-    vocabulary: Words = field(repr=False)
+    vocabulary: Vocabulary = field(repr=False)
     path: Path | None = None
     corpus: Corpus | None = field(default=None, repr=False)
 
@@ -126,13 +126,15 @@ def fit_language(
     path = None if out is None else Path(out)
     if path is not None and resume and (path / folders.CONFIG).exists():
         expect_corpus(read_language(path), corpus, str(path))
+    described = {} if path is None else describe_task(task, corpus, chosen, about)
     state, records = run_task(
         task,
         recipe,
-        config={} if path is None else describe_task(task, corpus, chosen, about),
+        config={**described, "recipe": describe_recipe(recipe), "seed": seed},
         seed=seed,
         out=path,
         resume=resume,
+        today=today,
         workers=workers,
         title=type(task.regularizer).__name__,
         progress=progress,
@@ -152,7 +154,7 @@ def load_language(run: str | Path, corpus: Corpus | None = None) -> LanguageRun:
     if corpus is not None:
         expect_corpus(config, corpus, str(path))
     words = tuple(config["vocabulary"].split(" "))
-    vocabulary = corpus.vocabulary if corpus is not None else Words(words, (0,) * len(words))
+    vocabulary = corpus.vocabulary if corpus is not None else Vocabulary(words, np.zeros(len(words), np.int64), "lines")
     model, records = build(config["model"], "model"), folders.records(path, state.step)
     best = folders.best_weights(path, recipe, state)
     return LanguageRun(model, best, weights(recipe, state), config, records, state.step, vocabulary, path, corpus)

@@ -23,9 +23,9 @@ from minadv.fast.workspace import Workspace, scope
 from minadv.models.pretraining import LMBatch, TextLM
 from minadv.models.stack import by_name
 from minadv.regularizers import Plain, Term
-from minadv.tasks.images.task import Load
 from minadv.tasks.text.task import PIECE, expect_fit, load_of, place
 from minadv.training.parallel.teams import WHOLE, Part
+from minadv.training.task import Load
 
 
 @dataclass(frozen=True, eq=False)

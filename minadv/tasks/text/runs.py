@@ -19,17 +19,17 @@ from minadv.base.checks import expect_choice
 from minadv.base.streams import stream
 from minadv.base.trees import leaves, tree_map
 from minadv.data.texts.documents import Corpus, Documents
-from minadv.data.texts.text import Vocabulary
+from minadv.data.vocabulary import Vocabulary
 from minadv.layers import log_softmax
 from minadv.models import encoder
 from minadv.models.pretraining import TextLM, pretrained
 from minadv.models.text import TextClassifier
-from minadv.tasks.config import build
+from minadv.tasks.config import build, build_recipe
 from minadv.tasks.pretrain import task as pretrain_task
 from minadv.tasks.text import task as text_task
 from minadv.training.loop import Recipe, State, weights
 from minadv.training.runs import folder as folders
-from minadv.training.runs.folder import Blank, RunError, build_recipe, kind_of, read_config, restore
+from minadv.training.runs.folder import Blank, RunError, kind_of, read_config, restore
 
 KINDS = {"text": "a classifier of texts", "pretrain": "a language model of texts"}
 M = TypeVar("M", TextClassifier, TextLM)

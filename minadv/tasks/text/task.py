@@ -36,8 +36,8 @@ from minadv.models import encoder
 from minadv.models.encoder import Encoder
 from minadv.models.text import TextBatch, TextClassifier
 from minadv.regularizers import VD, AdD, Plain, Regularizer, Sum, Term
-from minadv.tasks.images.task import Load
 from minadv.training.parallel.teams import WHOLE, Part
+from minadv.training.task import Load
 
 POOLS = (4, 8, 16, 32, 50)  # batches
 CUT = 1 / 8  # share of the batches of an epoch that may have to be run in groups

@@ -27,7 +27,7 @@ from minadv.data.texts.documents import Corpus
 from minadv.models.pretraining import TextLM
 from minadv.models.text import TextClassifier
 from minadv.regularizers import Plain, Regularizer
-from minadv.tasks.config import build, describe
+from minadv.tasks.config import build, build_recipe, describe, describe_recipe, today
 from minadv.tasks.pretrain.task import PretrainTask
 from minadv.tasks.text.runs import (
     Take,
@@ -48,9 +48,10 @@ from minadv.training.clip import Clip
 from minadv.training.ema import EMA
 from minadv.training.loop import Recipe
 from minadv.training.optimizers import Adam
+from minadv.training.parallel.choose import same_workers
 from minadv.training.runs import checkpoints
 from minadv.training.runs import folder as folders
-from minadv.training.runs.folder import build_recipe, describe_recipe, read_config, run_task, same_workers
+from minadv.training.runs.folder import read_config, run_task
 from minadv.training.schedules import ExponentialDecay
 
 __all__ = ["PretrainTask", "TextRun", "TextTask", "fit_text", "load_text", "pretrain_text", "resume_text"]
@@ -216,9 +217,12 @@ def _train(
     path = None if out is None else Path(out)
     if path is not None and resume and (path / folders.CONFIG).exists():
         expect_corpus(read_config(path), task.corpus, str(path))
+    config = {**config, "recipe": describe_recipe(recipe), "seed": task.seed}
     title = type(task.regularizer).__name__ if isinstance(task, TextTask) else "language model"
-    state, records = run_task(task, recipe, config=config, seed=task.seed, out=path, resume=resume, title=title, **how)
-    held = {**config, "recipe": describe_recipe(recipe), "seed": task.seed} if path is None else read_config(path)
+    state, records = run_task(
+        task, recipe, config=config, seed=task.seed, out=path, resume=resume, today=today, title=title, **how
+    )
+    held = config if path is None else read_config(path)
     return opened(state, recipe, held, records, path, task.corpus)
 
 

@@ -11,27 +11,20 @@ import math
 import os
 import shlex
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from minadv.backend import Device
-from minadv.base import launch
 from minadv.base.files import CONFIG as CONFIG
 from minadv.base.files import SealError, flush_directory, seal, temporary_name, unseal, write_whole
 from minadv.base.trees import any_array
-from minadv.fast import compiled, threads
-from minadv.tasks.config import build, describe
-from minadv.tasks.images.task import Task
 from minadv.training.loop import LOG, Recipe, State, finished, start, train, weights
-from minadv.training.parallel.mpi import Ranks
-from minadv.training.parallel.processes import Workers
-from minadv.training.parallel.ranks import World, world
-from minadv.training.parallel.teams import Alone, Team
-from minadv.training.parallel.threads import Threads
+from minadv.training.parallel.choose import choose_workers, team_of
+from minadv.training.parallel.ranks import world
 from minadv.training.runs import checkpoints, log, packing
+from minadv.training.task import Task
 
 FORMAT = "minadv run 1"
 FREE = ("about", "device", "workers", "ranks")  # what may differ when a run is resumed
@@ -50,6 +43,7 @@ def run_task(
     seed: int,
     out: Path | None = None,
     resume: bool = False,
+    today: Callable[[dict[str, Any]], dict[str, Any]] = dict,
     workers: int | None = None,
     cuda_aware_mpi: bool | None = None,
     title: str = "",
@@ -58,7 +52,8 @@ def run_task(
 ) -> tuple[State, list[dict[str, Any]]]:
     """Train a task to the end of its recipe; returns the last state and a record for each evaluation.
 
-    ``config`` is what the run's folder says of it, but for the recipe, the seed and the workers, which are added here.
+    ``config`` is what the run's folder says of it, but for the workers, which are added here. ``today`` brings a
+    configuration that an earlier version wrote up to what this one would write, to compare the two on ``resume``.
     ``workers`` threads or processes share each batch (default: `choose_workers`); under mpiexec, its ranks do instead,
     and ``cuda_aware_mpi`` is `Ranks`'s.
     """
@@ -66,8 +61,8 @@ def run_task(
     with ranks.together(), ExitStack() as held:
         n, resumed = choose_workers(task, workers, ranks.size), None
         if out is not None:
-            whole = {**config, "recipe": describe_recipe(recipe), "seed": seed, "workers": n, "ranks": ranks.size}
-            begun = ranks.agree(lambda: _prepare(out, whole, seed, resume))
+            whole = {**config, "workers": n, "ranks": ranks.size}
+            begun = ranks.agree(lambda: _prepare(out, whole, seed, resume, today))
             ranks.agree(lambda: held.enter_context(only_writer(out)))
             resumed = log.resumed(whole) if begun else None
         with team_of(task, n, ranks, cuda_aware_mpi=cuda_aware_mpi) as team:
@@ -100,62 +95,6 @@ def only_writer(path: Path) -> Iterator[None]:
         yield
     finally:
         os.close(folder)
-
-
-@contextmanager
-def team_of(
-    task: Task, workers: int, ranks: World | None = None, *, cuda_aware_mpi: bool | None = None
-) -> Iterator[Team]:
-    """The team that computes a task's steps, with as many BLAS threads as suit its weights; closed at the end."""
-    ranks = world() if ranks is None else ranks
-    load = task.load  # whose steps, if they are compiled, are loaded now, before the threads of their BLAS are set
-    with threads.blas_threads(1 if load.weights <= CACHE else ranks.threads):
-        team: Team
-        if ranks.size > 1:
-            team = Ranks(task, ranks, task.init(), cuda_aware=cuda_aware_mpi)
-        elif workers == 1:
-            team = Alone(task)
-        elif (load.compiled or load.weights > CACHE) and threads.can_limit():
-            team = Threads(task, workers)
-        else:
-            team = Workers(task, workers, task.init())
-        try:
-            yield team
-        finally:
-            team.close()
-
-
-CACHE = compiled.SMALL
-"""Bytes of recurrent weights that stay in a core's own cache: above it BLAS threads share each product instead."""
-
-WORTH = 1e8
-"""Multiplications a pass below which a second process is not worth the while of starting it."""
-
-
-def choose_workers(task: Task, asked: int | None, ranks: int = 1) -> int:
-    """The number of workers that share each batch: as asked for, or as many as there are cores where that pays."""
-    load = task.load
-    if ranks > 1:
-        if asked not in (None, 1):
-            raise ValueError(f"workers is {asked}, expected 1 under mpiexec: its {ranks} ranks share the batch already")
-        return 1
-    if asked is not None:
-        if asked < 1:
-            raise ValueError(f"workers is {asked}, expected at least 1")
-        if asked > load.examples:
-            raise ValueError(f"workers is {asked}, expected at most {load.examples}, the examples of a batch")
-        if asked > 1 and load.on_gpu:
-            raise ValueError(f"workers is {asked}, expected 1 on a GPU: for several GPUs use mpiexec")
-        return asked
-    if load.on_gpu or load.weights > CACHE or load.products < WORTH:
-        return 1
-    return min(threads.cores(), load.examples)
-
-
-def same_workers(config: dict[str, Any], device: Device) -> int | None:
-    """The number of workers that a run was begun with, for bit-equal results, where it can be had: else None."""
-    alone = launch.place().size == 1 and device.name == "cpu"
-    return config.get("workers") if alone else None
 
 
 def how_to_resume(path: Path | str) -> str:
@@ -213,24 +152,14 @@ def best_weights(path: Path | None, recipe: Recipe, state: State) -> Any:
     return weights(recipe, state)
 
 
-def is_finished(path: Path, blank: Blank) -> bool:
+def is_finished(path: Path, blank: Blank, recipe: Recipe) -> bool:
     """Whether a run has nothing left to do."""
-    recipe = build_recipe(read_config(path)["recipe"])
     return checkpoints.latest(path) is not None and finished(recipe, restore(path, blank, recipe))
 
 
 def records(path: Path, step: int) -> list[dict[str, Any]]:
     """The evaluations of a run up to a step."""
     return [r for r in log.read(path / LOG) if r["kind"] == "evaluation" and r["step"] <= step]
-
-
-def build_recipe(described: dict[str, Any]) -> Recipe:
-    """A recipe from a run's configuration."""
-    return Recipe(**{name: build(value, f"recipe.{name}") for name, value in described.items()})
-
-
-def describe_recipe(recipe: Recipe) -> dict[str, Any]:
-    return {name: describe(value, f"recipe.{name}") for name, value in vars(recipe).items()}
 
 
 def expect_free(path: Path) -> None:
@@ -256,16 +185,16 @@ def dtype_of(params: Any) -> Any:
     return any_array(params).dtype
 
 
-def _prepare(path: Path, config: dict[str, Any], seed: int, resume: bool) -> bool:
+def _prepare(
+    path: Path, config: dict[str, Any], seed: int, resume: bool, today: Callable[[dict[str, Any]], dict[str, Any]]
+) -> bool:
     """Make a new run's folder, or check that the one to resume was made with this configuration; whether it was there.
 
     A run whose log has not begun either begins with it, as a new one does.
     """
     begun = (path / LOG).exists()
     if resume and (path / CONFIG).exists():
-        theirs, ours = read_config(path), json.loads(json.dumps(config))  # as it comes back from JSON
-        now = describe_recipe(build_recipe(theirs["recipe"]))  # with what recipes did not have when it was made
-        theirs = {**theirs, "recipe": json.loads(json.dumps(now))}
+        theirs, ours = (json.loads(json.dumps(c)) for c in (today(read_config(path)), config))  # as JSON has them
         said = [key for key in ours if key in theirs or key not in LATER]
         differing = [key for key in said if key not in FREE and theirs.get(key) != ours[key]]
         if "data" in differing:

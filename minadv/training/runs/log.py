@@ -23,6 +23,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from minadv.base.files import flush_directory, plain, write_whole
+from minadv.base.version import __version__
 from minadv.fast import compiled
 
 Record: TypeAlias = dict[str, Any]
@@ -55,13 +56,11 @@ def versions() -> dict[str, str]:
     """Versions of Python and of the libraries that the numbers depend on, and the BLAS with its threads."""
     import scipy
 
-    import minadv
-
     found = {
         "python": platform.python_version(),
         "numpy": np.__version__,
         "scipy": scipy.__version__,
-        "minadv": minadv.__version__,
+        "minadv": __version__,
         **compiled.version(),
     }
     try:

@@ -1,7 +1,6 @@
 """Words, and the vocabulary that numbers them."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,19 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minadv.base.errors import DataError
-from minadv.base.files import seal
-from minadv.data.texts.text import (
-    EOS,
-    SPECIAL,
-    UNK,
-    Cut,
-    Numbers,
-    Vocabulary,
-    choose_words,
-    load_vocabulary,
-    spaces,
-    words,
-)
+from minadv.data.texts.counting import EOS_TOKEN, UNK_TOKEN, Cut, Numbers, choose_words
+from minadv.data.vocabulary import SPECIAL, SPLITS, Vocabulary, words
 
 FOUND = ["the", "film", "The", "zoo", "ape", "<eos>", "once"]
 COUNTS = np.array([9, 4, 4, 2, 2, 3, 1])
@@ -51,7 +39,7 @@ def test_words(text: str, expected: list[str]) -> None:
 
 
 def test_text_that_is_cut_already() -> None:
-    assert spaces("It 's a  <br /> film\t. \n") == ["It", "'s", "a", "<br", "/>", "film", "."]
+    assert SPLITS["spaces"]("It 's a  <br /> film\t. \n") == ["It", "'s", "a", "<br", "/>", "film", "."]
 
 
 @given(text=st.text())
@@ -113,10 +101,10 @@ def test_encode_and_decode() -> None:
     vocabulary = small()
     tokens = vocabulary.encode("The <br />film, once <eos> zoo")
     assert tokens.dtype == np.int32
-    assert tokens.tolist() == [3, 4, UNK, UNK, UNK, UNK, UNK, 6]
+    assert tokens.tolist() == [3, 4, UNK_TOKEN, UNK_TOKEN, UNK_TOKEN, UNK_TOKEN, UNK_TOKEN, 6]
     assert vocabulary.decode(tokens)[:3] == ["The", "film", "<unk>"]
-    assert vocabulary.decode([EOS]) == ["<eos>"]
-    assert small(split="spaces").encode("film, <eos> film the").tolist() == [UNK, UNK, 4, 2]
+    assert vocabulary.decode([EOS_TOKEN]) == ["<eos>"]
+    assert small(split="spaces").encode("film, <eos> film the").tolist() == [UNK_TOKEN, UNK_TOKEN, 4, 2]
     for bad in (-1, 7):
         with pytest.raises(ValueError, match=f"a token is {bad}, expected 0 to 6"):
             vocabulary.decode([0, bad])
@@ -126,34 +114,8 @@ def test_frequencies() -> None:
     vocabulary = small()
     np.testing.assert_allclose(vocabulary.frequencies, np.array([4, 5, 9, 4, 4, 2, 2]) / 30, rtol=1e-15)
     none_cut = choose_words(["a", "b"], np.array([3, 1]), 1, cut=Cut(min_count=1), split="words")
-    assert none_cut.counts[UNK] == 0
+    assert none_cut.counts[UNK_TOKEN] == 0
     np.testing.assert_allclose(none_cut.frequencies, np.array([1, 1, 3, 1]) / 6, rtol=1e-15)
-
-
-def test_saved_and_loaded(tmp_path: Path) -> None:
-    vocabulary = small()
-    vocabulary.save(tmp_path / "vocabulary.json")
-    assert [path.name for path in tmp_path.iterdir()] == ["vocabulary.json"]
-    again = load_vocabulary(tmp_path / "vocabulary.json")
-    assert (again.words, again.split, again.fingerprint) == (vocabulary.words, "words", vocabulary.fingerprint)
-    np.testing.assert_array_equal(again.counts, vocabulary.counts)
-    assert again.counts.dtype == np.int64
-    with pytest.raises(OSError, match="nowhere"):
-        vocabulary.save(tmp_path / "nowhere" / "vocabulary.json")
-    assert len(list(tmp_path.iterdir())) == 1
-
-
-def test_files_that_hold_no_vocabulary(tmp_path: Path) -> None:
-    path = tmp_path / "vocabulary.json"
-    with pytest.raises(DataError, match=r"cannot read .*vocabulary\.json"):
-        load_vocabulary(path)
-    small().save(path)
-    path.write_bytes(path.read_bytes().replace(b"film", b"fllm"))
-    with pytest.raises(DataError, match=r"vocabulary\.json is damaged"):
-        load_vocabulary(path)
-    path.write_bytes(seal({"step": 3}))
-    with pytest.raises(DataError, match=r"vocabulary\.json holds no vocabulary"):
-        load_vocabulary(path)
 
 
 def test_the_fingerprint_tells_vocabularies_apart() -> None:
@@ -179,9 +141,9 @@ def test_a_vocabulary_that_is_none() -> None:
     counts = np.ones(3, dtype=np.int64)
     with pytest.raises(ValueError, match="expected words that begin with"):
         Vocabulary(("a", "b", "c"), counts)
-    with pytest.raises(ValueError, match="a count for each of the 4"):
+    with pytest.raises(ValueError, match="expected a count for each of 4 words"):
         Vocabulary((*SPECIAL, "a", "b"), counts)
     with pytest.raises(ValueError, match="twice"):
         Vocabulary((*SPECIAL, "a", "a"), np.ones(4, dtype=np.int64))
-    with pytest.raises(ValueError, match="split is 'letters', expected one of 'words', 'spaces'"):
+    with pytest.raises(ValueError, match="split is 'letters', expected one of 'words', 'spaces', 'lines'"):
         Vocabulary((*SPECIAL, "a"), counts, "letters")

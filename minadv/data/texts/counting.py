@@ -1,0 +1,63 @@
+r"""Which of the words that are found in documents make the vocabulary, by how often they were counted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from minadv.backend import Array
+from minadv.data.vocabulary import SPECIAL, Vocabulary
+
+UNK_TOKEN, EOS_TOKEN = 0, 1  # the numbers of the special entries in every vocabulary of documents
+
+
+class Numbers(dict[str, int]):
+    """Words numbered as they first come: ``numbers[word]`` of a new word is the number of words so far."""
+
+    def __missing__(self, word: str) -> int:
+        number = self[word] = len(self)
+        return number
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Which words a vocabulary keeps: those that are in the text ``min_count`` times and in ``min_documents`` of it.
+
+    Of these the ``max_size - 2`` most frequent, if a size is given: the two special entries are part of it.
+    """
+
+    min_count: int = 2
+    min_documents: int = 1
+    max_size: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, least in (("min_count", 1), ("min_documents", 1), ("max_size", len(SPECIAL) + 1)):
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise ValueError(f"{name} is {value}, expected at least {least}")
+
+
+def choose_words(
+    found: Sequence[str], counts: Array, documents: int, *, in_documents: Array | None = None, cut: Cut, split: str
+) -> Vocabulary:
+    """The vocabulary of words found with these ``counts (n,)`` in so many documents.
+
+    Words are in descending order of count, ties in the order of their characters, so that the order in which documents
+    were read does not matter. The count of ``<unk>`` is that of all words that were cut, the count of ``<eos>`` that of
+    the documents. ``in_documents (n,)`` is the number of documents with each word, needed for ``cut.min_documents``
+    above 1.
+    """
+    keep = counts >= cut.min_count
+    if cut.min_documents > 1:
+        if in_documents is None:
+            raise ValueError(f"min_documents is {cut.min_documents}, expected in_documents with it")
+        keep &= in_documents >= cut.min_documents
+    kept = [n for n in np.flatnonzero(keep).tolist() if found[n] not in SPECIAL]
+    kept.sort(key=lambda n: (-int(counts[n]), found[n]))
+    if cut.max_size is not None:
+        kept = kept[: cut.max_size - len(SPECIAL)]
+    chosen = counts[kept]
+    special = [int(counts.sum()) - int(chosen.sum()), documents]
+    return Vocabulary((*SPECIAL, *(found[n] for n in kept)), np.concatenate([special, chosen]).astype(np.int64), split)
