@@ -32,6 +32,7 @@ from minadv.commands.parsing import Parser
 from minadv.counterexamples import kl_counterexample
 from minadv.models.classifier import Batch, Classifier, Params
 from minadv.regularizers import EL, FD, VD, AdD, Plain, Regularizer
+from minadv.searches import Exact, Greedy, Reselect, Search
 from minadv.training.parallel.ranks import one_voice
 
 H, BUDGET, P = 12, 2, 0.1
@@ -42,8 +43,8 @@ METHODS: dict[str, Regularizer] = {
     "VD": VD(p=P),
     "EL": EL(p=P),
     "FD": FD(p=P),
-    "AdD K=1": AdD(budgets=BUDGET, adv_steps=1),
-    "AdD reselect": AdD(budgets=BUDGET, adv_steps=2, search="reselect"),
+    "AdD K=1": AdD(budgets=BUDGET),
+    "AdD reselect": AdD(budgets=BUDGET, search=Reselect()),
 }
 
 
@@ -79,10 +80,10 @@ def chain(model: Classifier, params: Params, batch: Batch, distance: str, seed: 
         bounds.base_output(model, params, batch), logits, bounds.bernoulli_weights(eps, P), distance=distance
     )
     row: dict[str, Any] = {"half_fd": exact.fd / 2, "el": exact.el, "add": exact.add}
-    for name, options in (("greedy", {"adv_steps": 1}), ("reselect", {"adv_steps": 2, "search": "reselect"})):
-        found = find_adversary(
-            model, params, batch, rng=stream(seed, name), budgets=BUDGET, distance=distance, **options
-        )
+    searches: tuple[Search, ...] = (Greedy(), Reselect())
+    for search in searches:
+        name, rng = search.name, stream(seed, search.name)
+        found = find_adversary(model, params, batch, search=search, rng=rng, budgets=BUDGET, distance=distance)
         row[name] = found.d
     held: dict[str, Any] = {
         "half_fd_le_el": np.mean(exact.fd / 2 <= exact.el * (1 + 1e-9)),
@@ -100,7 +101,7 @@ def remark1(model: Classifier, params: Params, batch: Batch, task: Task) -> dict
         rng = stream(task.seed, "base masks", n)
         eps = masks.bernoulli(rng, P, (1, H), like=batch.x)
         eps0 = np.repeat(eps, len(batch), axis=0)  # one mask for all examples
-        trace = find_adversary(model, params, batch, rng=rng, budgets=BUDGET, eps0=eps0, distance="l2", search="exact")
+        trace = find_adversary(model, params, batch, rng=rng, budgets=BUDGET, eps0=eps0, distance="l2", search=Exact())
         base.append(probabilities(model, params, batch, eps0))
         adversarial.append(probabilities(model, params, batch, trace.eps["layer0"]))
     terms = bounds.remark1(np.stack(base), np.stack(adversarial), np.full(task.bases, 1 / task.bases))

@@ -29,8 +29,7 @@ from minadv.base.streams import stream
 from minadv.base.trees import tree_map
 from minadv.commands.numbers import positive
 from minadv.commands.parsing import Parser
-from minadv.fast import threads
-from minadv.fast.workspace import Workspace
+from minadv.fast import limit_threads
 from minadv.models.classifier import Batch, Classifier
 from minadv.models.language.model import LanguageModel, TokenBatch
 from minadv.models.text import TextBatch, TextClassifier
@@ -101,15 +100,14 @@ class Drawn:
         return 1.0
 
     def term(
-        self, params: Any, step: int, *, weight: float, carry: Any, part: Part = WHOLE, work: Workspace | None = None
+        self, params: Any, step: int, *, weight: float, carry: Any, part: Part = WHOLE, model: Any = None
     ) -> tuple[Term, None]:
         B = len(self.batch)
         rows, share = part.rows(B), part.share(B)
         batch = tree_map(lambda a: a if np.ndim(a) == 0 else a[rows] if np.ndim(a) == 1 else a[:, rows], self.batch)
         rng = part.rng(stream(0, "masks", step), B)
-        return self.regularizer(
-            self.model, params, batch, rng=rng, weight=share * weight, likelihood=share, work=work
-        ), None
+        model = model or self.model
+        return self.regularizer(model, params, batch, rng=rng, weight=share * weight, likelihood=share), None
 
     def evaluate(self, params: Any, part: str) -> dict[str, Any]:
         raise NotImplementedError("only steps are timed")
@@ -244,7 +242,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     started = time.time()
     sizes = [size for size in SIZES if size.name in args.sizes]
-    with threads.blas_threads(1):
+    with limit_threads(1):
         alone = {size.name: measure_alone(size, args.repeats, args.shorter) for size in sizes}
     ranks = {str(n): start_ranks(n, args) for n in args.ranks}
     links = {n: fit_network(int(n), found["sums"]) for n, found in ranks.items()}

@@ -25,23 +25,24 @@ from minadv.base.streams import stream
 from minadv.commands.numbers import positive
 from minadv.commands.parsing import Parser
 from minadv.models.classifier import Batch, Classifier, Params
+from minadv.searches import Greedy, Random, Reselect, Search
 from minadv.training.parallel.ranks import one_voice
 
 BUDGET = 3
 DISTANCES = ("js", "kl")
 
-SEARCHES: dict[str, dict[str, Any]] = {
-    "random": {"search": "random"},
-    "best of 8 random": {"search": "random", "tries": 8},
-    "greedy K=1": {"search": "greedy", "adv_steps": 1},
-    "greedy K=2": {"search": "greedy", "adv_steps": 2},
-    "greedy K=2, start kept": {"search": "greedy", "adv_steps": 2, "rule_options": {"allow_unflip": False}},
-    "greedy K=3": {"search": "greedy", "adv_steps": 3},
-    "greedy K=8": {"search": "greedy", "adv_steps": 8},
-    "two-sided": {"search": "reselect", "adv_steps": 1},
-    "reselect K=2": {"search": "reselect", "adv_steps": 2},
-    "reselect K=3": {"search": "reselect", "adv_steps": 3},
-    "reselect K=2, swap": {"search": "reselect", "adv_steps": 2, "swaps": 4},
+SEARCHES: dict[str, Search] = {
+    "random": Random(),
+    "best of 8 random": Random(tries=8),
+    "greedy K=1": Greedy(K=1),
+    "greedy K=2": Greedy(K=2),
+    "greedy K=2, start kept": Greedy(K=2, allow_unflip=False),
+    "greedy K=3": Greedy(K=3),
+    "greedy K=8": Greedy(K=8),
+    "two-sided": Reselect(K=1),
+    "reselect K=2": Reselect(K=2),
+    "reselect K=3": Reselect(K=3),
+    "reselect K=2, swap": Reselect(K=2, swaps=4),
 }
 
 GROUPS = (("H = 64", 64, 300), ("H = 24", 24, 300), ("H = 24, barely trained", 24, 40))
@@ -71,12 +72,17 @@ def attack(task: Task) -> list[dict[str, Any]]:
     results = []
     for distance, exact in exact_maxima(model, params, batch, task.scale).items():
         shares = {}
-        for name, options in SEARCHES.items():
+        for name, search in SEARCHES.items():
             found = []
             for repeat in range(task.repeats):
                 rng = stream(task.seed, name, repeat)
                 trace = find_adversary(
-                    model, params, batch, rng=rng, budgets=BUDGET, scale=task.scale, distance=distance, **options
+                    *(model, params, batch),
+                    search=search,
+                    rng=rng,
+                    budgets=BUDGET,
+                    scale=task.scale,
+                    distance=distance,
                 )
                 found.append(np.mean(trace.d / exact))
             shares[name] = {"share": float(np.mean(found)), **asdict(trace.passes)}
@@ -86,7 +92,7 @@ def attack(task: Task) -> list[dict[str, Any]]:
 
 
 def exact_maxima(model: Classifier, params: Params, batch: Batch, scale: masks.Scale) -> dict[str, Array]:
-    """The largest js and kl within the budget, (B,) each, as ``search="exact"`` finds them, from one enumeration."""
+    """The largest js and kl within the budget, (B,) each, as an `Exact` search finds them, from one enumeration."""
     base = bounds.base_output(model, params, batch)[-1]
     best = {name: np.zeros(len(batch)) for name in DISTANCES}
     for eps in bounds.ball(np.ones(model.n_hidden), BUDGET):

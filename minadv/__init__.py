@@ -1,8 +1,8 @@
 """minadv: adversarial dropout for recurrent neural networks, from scratch on NumPy and CuPy.
 
 The paper is Park et al., *Adversarial Dropout for Recurrent Neural Networks*, AAAI 2019. Read the modules in the order
-`rnn` (then `lstm`, `gru`), `masks`, `distances`, `influence`, `flip`, `search`, `adversary`,
-`regularizers`; each is one idea, with the paper's names. `fit` trains a model, `load` opens a run.
+`rnn` (then `lstm`, `gru`), `masks`, `distances`, `influence`, `flip`, `adversary` (with `objective`, `searches` and
+`protocol`), `regularizers`; each is one idea, with the paper's names. `fit` trains a model, `load` opens a run.
 """
 
 from minadv import (
@@ -20,18 +20,16 @@ from minadv import (
     models,
     regularizers,
     rnn,
+    searches,
     torch_layout,
 )
 from minadv.adversary import find_adversary
 from minadv.backend import choose_device, namespace, to_device, to_host
 from minadv.base.version import __version__ as __version__
-from minadv.fast.workspace import StaleCacheError, Workspace
 from minadv.tasks.images.runs import Run, fit, load
 
 __all__ = [
     "Run",
-    "StaleCacheError",
-    "Workspace",
     "adversary",
     "backend",
     "bounds",
@@ -51,6 +49,7 @@ __all__ = [
     "namespace",
     "regularizers",
     "rnn",
+    "searches",
     "to_device",
     "to_host",
     "torch_layout",

@@ -12,7 +12,6 @@ import warnings
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from minadv.adversary import SEARCHES
 from minadv.backend import BackendError
 from minadv.base import launch
 from minadv.base.version import __version__
@@ -23,6 +22,7 @@ from minadv.distances import DISTANCES
 from minadv.gradcheck import GradientError
 from minadv.masks import SCALES
 from minadv.models.stack import CELLS
+from minadv.searches import SEARCHES
 from minadv.training.loop import Interrupted, TrainingError
 from minadv.training.parallel.ranks import one_voice, world
 from minadv.training.runs.checkpoints import CheckpointError

@@ -99,7 +99,7 @@ class Sequences:
 
 @dataclass(frozen=True)
 class Tiny:
-    """An LSTM read out by a softmax from its last state: as much of `minadv.protocol` as a search needs, and no more."""
+    """An LSTM read out by a softmax from its last state; it has as much of `minadv.protocol` as a search needs."""
 
     H: int
 

@@ -77,7 +77,7 @@ def warn_if_zero(im: Mapping[str, Array], d: Array) -> bool:
     if zero:
         warnings.warn(
             "the influence map is zero up to rounding: the probed mask predicts just what the base mask predicts. "
-            'Start from one random flip (init="flip", --init flip), or let another noise differ between the two passes '
+            'Start from one random flip (start="flip", --init flip), or let another noise differ between the passes '
             "(adv_noise, share_noise=False; --noise independent, --fresh)",
             ZeroInfluenceWarning,
             stacklevel=3,

@@ -5,31 +5,31 @@ import math
 import numpy as np
 import pytest
 
-from minadv import masks
+from minadv import fast, masks, protocol
 from minadv.adversary import find_adversary
 from minadv.backend import to_host
 from minadv.base.trees import tree_map
 from minadv.distances import by_name
 from minadv.flip import flip
-from minadv.searches import ball_size
+from minadv.searches import Exact, Greedy, Random, Reselect, ball_size
 from tests.support.cells import RAGGED
 from tests.support.compare import assert_close, assert_same_bits
 from tests.support.networks import Watched, network
 
 EPS0 = np.array([[1.0, 1, 1, 0], [1, 0, 1, 1], [1, 1, 1, 1]])
 
-SEARCHES = {  # options, then the forward and backward passes beside the base pass for H = 4 and a budget of 2
-    "greedy, K=1": ({"search": "greedy"}, 2, 1),
-    "greedy, K=3": ({"search": "greedy", "adv_steps": 3}, 4, 3),
-    "greedy, last": ({"search": "greedy", "adv_steps": 2, "keep": "last"}, 2, 2),
-    "reselect, K=1": ({"search": "reselect"}, 3, 1),
-    "reselect, K=2": ({"search": "reselect", "adv_steps": 2}, 5, 2),
-    "reselect, K=3": ({"search": "reselect", "adv_steps": 3}, 6, 3),
-    "reselect, swaps": ({"search": "reselect", "adv_steps": 2, "swaps": 2}, 5 + 1 + 2 * 2, 3),
-    "exact": ({"search": "exact"}, 11, 0),
-    "random": ({"search": "random", "tries": 5}, 5, 0),
+SEARCHES = {  # a search, then the forward and backward passes beside the base pass for H = 4 and a budget of 2
+    "greedy, K=1": (Greedy(), 2, 1),
+    "greedy, K=3": (Greedy(K=3), 4, 3),
+    "greedy, last": (Greedy(K=2, keep="last"), 2, 2),
+    "reselect, K=1": (Reselect(K=1), 3, 1),
+    "reselect, K=2": (Reselect(), 5, 2),
+    "reselect, K=3": (Reselect(K=3), 6, 3),
+    "reselect, swaps": (Reselect(swaps=2), 5 + 1 + 2 * 2, 3),
+    "exact": (Exact(), 11, 0),
+    "random": (Random(tries=5), 5, 0),
 }
-every_search = pytest.mark.parametrize(("options", "forward", "backward"), SEARCHES.values(), ids=SEARCHES)
+every_search = pytest.mark.parametrize(("search", "forward", "backward"), SEARCHES.values(), ids=SEARCHES)
 
 
 def distance(net, eps, name="js", scale="none", m0=None):
@@ -39,20 +39,34 @@ def distance(net, eps, name="js", scale="none", m0=None):
     m = {site: masks.scale(e, scale) for site, e in eps.items()}
     f1, _, cache = model.body(params, batch, masks=m, noise=None)
     comparison = model.compare(params, f0, f1, None, by_name(name))
-    dm = model.body_backward(params, cache, comparison.dfeatures1).masks
+    dm = model.body_backward(params, cache, comparison.dfeatures1, masks=tuple(eps)).masks
     return comparison.d, {site: masks.scale_backward(e, dm[site], scale) for site, e in eps.items()}
 
 
 @every_search
-@pytest.mark.parametrize("handed_over", [False, True], ids=["", "base handed over"])
-def test_the_passes_are_as_documented_and_as_counted(options, forward, backward, handed_over, rng, put):
+def test_the_passes_are_as_documented_and_as_counted(search, forward, backward, rng, put):
     model, params, batch = network(rng, put)
-    base = model.body(params, batch, masks={}, noise=None)[0] if handed_over else None
     watched = Watched(model)
-    trace = find_adversary(watched, params, batch, rng=rng, budgets=2, base=base, **options)
+    trace = find_adversary(watched, params, batch, rng=rng, budgets=2, search=search)
     assert (trace.passes.forward, trace.passes.backward) == (forward, backward)
-    assert len(watched.forward) == forward + (0 if handed_over else 1)
-    assert watched.backward == [{"weights": False}] * backward
+    assert len(watched.forward) == 1 + forward
+    assert watched.backward == [{"weights": False, "masks": ("layer0",)}] * backward
+
+
+@every_search
+@pytest.mark.parametrize("reusing", [False, True], ids=["", "with buffers"])
+def test_the_base_pass_is_in_the_trace_and_can_be_gone_back_through(search, forward, backward, reusing, rng, put):
+    model, params, batch = network(rng, put)
+    features, state, cache = model.body(params, batch, masks={}, noise=None)
+    expected = model.body_backward(params, cache, features, inputs=True, masks=("layer0",))
+    model = fast.reusing(model) if reusing else model
+    with protocol.scope(model):
+        base = find_adversary(model, params, batch, rng=rng, budgets=2, search=search).base
+        assert_same_bits((base.features, base.state), (features, state))
+        found = model.body_backward(params, base.cache, features, inputs=True, masks=("layer0",))
+        assert_same_bits(
+            (found.params.cells, found.masks, found.inputs), (expected.params.cells, expected.masks, expected.inputs)
+        )
 
 
 def test_the_number_of_masks_in_a_ball():
@@ -62,10 +76,10 @@ def test_the_number_of_masks_in_a_ball():
 @every_search
 @pytest.mark.parametrize("scale", ["none", "kept"])
 @pytest.mark.parametrize("name", ["js", "kl"])
-def test_the_trace_can_be_run_again(options, forward, backward, scale, name, rng, put):
+def test_the_trace_can_be_run_again(search, forward, backward, scale, name, rng, put):
     net = network(rng, put, valid=RAGGED)
-    trace = find_adversary(*net, rng=rng, budgets=2, scale=scale, distance=name, **options)
-    assert trace.search == options["search"]
+    trace = find_adversary(*net, rng=rng, budgets=2, scale=scale, distance=name, search=search)
+    assert trace.search is search
     assert trace.budgets == {"layer0": 2}
     assert sum(visit.im is not None for visit in trace.visits) == backward
     for visit in trace.visits:
@@ -81,9 +95,9 @@ def test_the_trace_can_be_run_again(options, forward, backward, scale, name, rng
 
 
 @every_search
-def test_the_best_mask_visited_is_kept_example_by_example(options, forward, backward, rng, put):
-    trace = find_adversary(*network(rng, put, B=8), rng=rng, budgets=2, **options)
-    if options.get("keep") == "last":
+def test_the_best_mask_visited_is_kept_example_by_example(search, forward, backward, rng, put):
+    trace = find_adversary(*network(rng, put, B=8), rng=rng, budgets=2, search=search)
+    if getattr(search, "keep", "best") == "last":
         assert trace.d is None
         assert trace.eps is trace.visits[-1].eps
         return
@@ -94,9 +108,9 @@ def test_the_best_mask_visited_is_kept_example_by_example(options, forward, back
 
 
 @every_search
-def test_the_same_seed_finds_the_same_mask(options, forward, backward, rng, put):
+def test_the_same_seed_finds_the_same_mask(search, forward, backward, rng, put):
     net = network(rng, put)
-    one, two = (find_adversary(*net, rng=np.random.default_rng(5), budgets=2, **options) for _ in range(2))
+    one, two = (find_adversary(*net, rng=np.random.default_rng(5), budgets=2, search=search) for _ in range(2))
     assert_same_bits((one.eps, one.start, one.d), (two.eps, two.start, two.d))
 
 
@@ -107,27 +121,27 @@ def test_another_seed_starts_elsewhere(rng, put):
 
 
 @every_search
-def test_arguments_are_not_changed(options, forward, backward, rng, put):
+def test_arguments_are_not_changed(search, forward, backward, rng, put):
     model, params, batch = network(rng, put)
     eps0 = put(EPS0)
     before = tree_map(lambda a: a.copy(), (params, batch, eps0))
-    find_adversary(model, params, batch, rng=rng, budgets=2, eps0=eps0, **options)
+    find_adversary(model, params, batch, rng=rng, budgets=2, eps0=eps0, search=search)
     assert_same_bits((params, batch, eps0), before)
 
 
 @every_search
 @pytest.mark.parametrize("scale", ["none", "kept"])
-def test_any_base_mask(options, forward, backward, scale, rng, put):
+def test_any_base_mask(search, forward, backward, scale, rng, put):
     net = network(rng, put)
     m0 = {"layer0": masks.scale(put(EPS0), scale)}
     base = net[0].body(*net[1:], masks=m0, noise=None)[0]
     runs = [
-        find_adversary(*net, rng=np.random.default_rng(2), budgets=2, eps0=eps0, base=features, scale=scale, **options)
+        find_adversary(*net, rng=np.random.default_rng(2), budgets=2, eps0=eps0, scale=scale, search=search)
         for eps0 in (put(EPS0), {"layer0": put(EPS0)})
-        for features in (None, base)
     ]
     for trace in runs:
         assert_same_bits(trace.eps0["layer0"], put(EPS0))
+        assert_same_bits(trace.base.features, base)
         assert_same_bits((trace.eps, trace.d), (runs[0].eps, runs[0].d))
         assert int(trace.flips["layer0"].max()) <= 2
         if trace.d is not None:
@@ -137,7 +151,7 @@ def test_any_base_mask(options, forward, backward, scale, rng, put):
 def test_greedy_is_the_iterated_flip(rng, put):
     """Eq. 8: the map at the current mask, then a flip within the cumulative budget."""
     K, b = 3, 4
-    trace = find_adversary(*network(rng, put, H=8), rng=rng, budgets=b, adv_steps=K)
+    trace = find_adversary(*network(rng, put, H=8), rng=rng, budgets=b, search=Greedy(K=K))
     eps, eps0 = trace.start["layer0"], trace.eps0["layer0"]
     assert to_host(masks.hamming(eps, eps0)).tolist() == [1, 1, 1]
     for k in range(K):
@@ -148,7 +162,7 @@ def test_greedy_is_the_iterated_flip(rng, put):
 
 
 def test_reselect_is_two_sided_and_then_selects_afresh(rng, put):
-    trace = find_adversary(*network(rng, put, H=8, B=6), rng=rng, budgets=3, search="reselect", adv_steps=3)
+    trace = find_adversary(*network(rng, put, H=8, B=6), rng=rng, budgets=3, search=Reselect(K=3))
     eps0 = trace.eps0["layer0"]
     start, up, down, first, second, last = trace.visits
 
@@ -172,7 +186,7 @@ def test_swaps_never_make_it_worse_and_move_one_flip_each(seed, put):
 
     def run(swaps):
         rng = np.random.default_rng(seed)
-        return find_adversary(*net, rng=rng, budgets=2, search="reselect", adv_steps=2, swaps=swaps)
+        return find_adversary(*net, rng=rng, budgets=2, search=Reselect(swaps=swaps))
 
     without, with_swaps = run(0), run(2)
     assert bool((with_swaps.d >= without.d).all())
@@ -189,7 +203,7 @@ def test_swaps_never_make_it_worse_and_move_one_flip_each(seed, put):
 
 
 def test_the_random_search_spends_its_budget_and_starts_anew_each_try(rng, put):
-    trace = find_adversary(*network(rng, put, B=8), rng=rng, budgets=2, search="random", tries=6)
+    trace = find_adversary(*network(rng, put, B=8), rng=rng, budgets=2, search=Random(tries=6))
     assert {int(n) for visit in trace.visits for n in masks.hamming(visit.eps["layer0"], trace.eps0["layer0"])} == {2}
     assert len({to_host(visit.eps["layer0"]).tobytes() for visit in trace.visits}) > 1
 
@@ -197,5 +211,5 @@ def test_the_random_search_spends_its_budget_and_starts_anew_each_try(rng, put):
 def test_float32_stays_float32(rng, put):
     model, *rest = network(rng, put)
     params, batch = tree_map(lambda a: a.astype(np.float32) if a.dtype == np.float64 else a, rest)
-    trace = find_adversary(model, params, batch, rng=rng, budgets=2, search="reselect", adv_steps=2)
+    trace = find_adversary(model, params, batch, rng=rng, budgets=2, search=Reselect())
     assert {trace.eps["layer0"].dtype, trace.im["layer0"].dtype, trace.d.dtype} == {np.dtype(np.float32)}

@@ -4,26 +4,28 @@ import numpy as np
 import pytest
 
 from minadv import masks
-from minadv.adversary import SmallBudgetWarning, find_adversary
+from minadv.adversary import find_adversary
 from minadv.backend import to_host
 from minadv.distances import by_name
 from minadv.flip import flip
-from minadv.searches import ball_size
+from minadv.searches import Exact, Greedy, Random, Reselect, SmallBudgetWarning, ball_size
 from tests.support.compare import assert_close, assert_same_bits
 from tests.support.networks import Watched, network
 
-every_search = pytest.mark.parametrize("search", ["greedy", "reselect", "exact", "random"])
+every_search = pytest.mark.parametrize(
+    "search", [Greedy(), Reselect(K=1), Exact(), Random()], ids=lambda search: search.name
+)
 
 
-@every_search
+@pytest.mark.parametrize("search", [Greedy(K=2), Reselect(), Exact(), Random()], ids=lambda search: search.name)
 def test_several_sites_have_a_budget_each(search, rng, put):
     net = network(rng, put, n_layers=2, H=5)
-    budgets = {"layer0": 1, "layer1": 3} if search != "greedy" else {"layer0": 2, "layer1": 3}
-    trace = find_adversary(*net, rng=rng, budgets=budgets, search=search, adv_steps=2)
+    budgets = {"layer0": 2, "layer1": 3} if isinstance(search, Greedy) else {"layer0": 1, "layer1": 3}
+    trace = find_adversary(*net, rng=rng, budgets=budgets, search=search)
     assert trace.budgets == budgets
     for name, budget in budgets.items():
         assert int(trace.flips[name].max()) <= budget
-    if search == "exact":
+    if isinstance(search, Exact):
         assert trace.passes.forward == ball_size(5, 1) * ball_size(5, 3)
 
 
@@ -38,7 +40,7 @@ def test_sites_are_ranked_within_themselves(rng, put):
 def test_swaps_of_several_sites_respect_each_budget(rng, put):
     net = network(rng, put, n_layers=2, H=5)
     budgets = {"layer0": 1, "layer1": 2}
-    trace = find_adversary(*net, rng=rng, budgets=budgets, search="reselect", adv_steps=2, swaps=2)
+    trace = find_adversary(*net, rng=rng, budgets=budgets, search=Reselect(swaps=2))
     assert trace.passes.forward == 5 + 1 + 2 * (1 + 2)
     for visit in trace.visits:
         for name, budget in budgets.items():
@@ -70,10 +72,10 @@ def test_a_site_that_is_not_searched_keeps_its_base_mask(search, rng, put):
         assert_same_bits(given["masks"]["readout"], eps0["readout"])
 
 
-@pytest.mark.parametrize(("rule_options", "flips"), [({"norm": "count"}, 4), ({"norm": "l2"}, 10)])
-def test_the_paper_s_rule_overshoots_in_the_search_too(rule_options, flips, rng, put):
+@pytest.mark.parametrize(("norm", "flips"), [("count", 4), ("l2", 10)])
+def test_the_paper_s_rule_overshoots_in_the_search_too(norm, flips, rng, put):
     net = network(rng, put, H=12)
-    trace = find_adversary(*net, rng=rng, budgets=3, rule="paper", rule_options=rule_options, keep="last")
+    trace = find_adversary(*net, rng=rng, budgets=3, search=Greedy(rule="paper", norm=norm, keep="last"))
     assert set(to_host(trace.flips["layer0"]).tolist()) <= {
         flips,
         flips - 2,
@@ -81,7 +83,7 @@ def test_the_paper_s_rule_overshoots_in_the_search_too(rule_options, flips, rng,
 
 
 def test_the_released_rule_splits_the_budget_with_the_rest_last(rng, put):
-    trace = find_adversary(*network(rng, put, H=12), rng=rng, budgets=5, rule="authors", adv_steps=3)
+    trace = find_adversary(*network(rng, put, H=12), rng=rng, budgets=5, search=Greedy(K=3, rule="authors"))
     eps = trace.start["layer0"]
     for visit, after, budget in zip(trace.visits, trace.visits[1:], (1, 1, 3), strict=False):
         eps = flip(eps, visit.im["layer0"], trace.eps0["layer0"], budget, rule="authors")
@@ -90,7 +92,7 @@ def test_the_released_rule_splits_the_budget_with_the_rest_last(rng, put):
 
 def test_options_reach_the_rule(rng, put):
     net = network(rng, put, H=8, B=10)
-    trace = find_adversary(*net, rng=rng, budgets=3, adv_steps=3, rule_options={"allow_unflip": False}, keep="last")
+    trace = find_adversary(*net, rng=rng, budgets=3, search=Greedy(K=3, allow_unflip=False, keep="last"))
     flips = [to_host(masks.hamming(v.eps["layer0"], trace.eps0["layer0"])) for v in trace.visits]
     assert (np.diff(flips, axis=0) >= 0).all()
     started = to_host(trace.start["layer0"] != trace.eps0["layer0"])
@@ -125,7 +127,7 @@ def test_the_initial_state_enters_every_pass(search, rng, put):
 def test_inverted_masks_are_compared_with_the_full_network(rng, put):
     """The expected mask has m = 1 whatever the scale, so that even the untouched binary mask is at a distance."""
     model, params, batch = network(rng, put)
-    trace = find_adversary(model, params, batch, rng=rng, budgets=2, scale="inverted", p=0.5, search="exact")
+    trace = find_adversary(model, params, batch, rng=rng, budgets=2, scale="inverted", p=0.5, search=Exact())
     f0, _, _ = model.body(params, batch, masks={}, noise=None)
     f1, _, _ = model.body(params, batch, masks={"layer0": 2 * trace.eps["layer0"]}, noise=None)
     assert_close(trace.d, model.compare(params, f0, f1, None, by_name("js")).d)
@@ -134,28 +136,23 @@ def test_inverted_masks_are_compared_with_the_full_network(rng, put):
 def test_a_budget_of_one_warns(rng, put):
     net = network(rng, put, H=10)
     for given in ({"budgets": 1}, {"delta": 0.1}):
-        with pytest.warns(
-            SmallBudgetWarning, match=r"spent by the random start.*raise delta, or use search=\"reselect\""
-        ):
+        remedies = r"spent by the random start.*raise delta, or use search=Reselect\(\) \(--search reselect\)"
+        with pytest.warns(SmallBudgetWarning, match=remedies):
             find_adversary(*net, rng=rng, **given)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [{"search": "reselect"}, {"search": "exact"}, {"search": "random"}, {"init": "base", "independent": True}],
-    ids=str,
-)
-def test_a_budget_of_one_is_fine_without_a_random_start(options, rng, put):
-    options = dict(options)
+@pytest.mark.parametrize("search", [Reselect(K=1), Exact(), Random(), Greedy(start="base")], ids=str)
+def test_a_budget_of_one_is_fine_without_a_random_start(search, rng, put):
     model, params, batch = network(rng, put, I=8, input_dropout=0.5)
-    if options.pop("independent", False):
-        options |= {"noise": model.noise(rng, batch), "adv_noise": model.noise(rng, batch)}
-    find_adversary(model, params, batch, rng=rng, budgets=1, **options)  # a warning would be an error
+    noises = {}
+    if isinstance(search, Greedy):
+        noises = {"noise": model.noise(rng, batch), "adv_noise": model.noise(rng, batch)}
+    find_adversary(model, params, batch, rng=rng, budgets=1, search=search, **noises)  # a warning would be an error
 
 
 def test_the_released_rule_counts_from_the_start(rng, put):
     """With a random flip as its start it may end one unit beyond the budget, and sometimes does."""
     model, params, batch = network(rng, put, H=8, B=20)
-    trace = find_adversary(model, params, batch, rng=rng, budgets=3, rule="authors")
+    trace = find_adversary(model, params, batch, rng=rng, budgets=3, search=Greedy(rule="authors"))
     flips = to_host(trace.flips["layer0"])
     assert flips.max() == 4

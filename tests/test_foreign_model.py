@@ -10,17 +10,13 @@ from minadv.base.trees import leaves
 from minadv.distances import by_name
 from minadv.influence import ZeroInfluenceWarning
 from minadv.regularizers import AdD
+from minadv.searches import Exact, Greedy, Random, Reselect
 from tests.support.compare import assert_close
 from tests.support.foreign_model import example
 from tests.support.networks import Watched
 from tests.support.regularized import check, every_case, run
 
-SEARCHES = {
-    "greedy": {"adv_steps": 2},
-    "reselect": {"adv_steps": 2, "swaps": 1},
-    "exact": {},
-    "random": {"tries": 3},
-}
+SEARCHES = [Greedy(K=2), Reselect(swaps=1), Exact(), Random(tries=3)]
 CASES = {  # its only site is "z", its features are of one step, and its noise is a jitter
     name: case
     for name, case in every_case(None).items()
@@ -38,7 +34,7 @@ def test_its_own_gradients(rng, put):
 
     def backward(args, dfeatures):
         _, _, cache = model.body(args["params"], songs, masks={"z": args["m"]}, noise=None)
-        grads = model.body_backward(args["params"], cache, dfeatures)
+        grads = model.body_backward(args["params"], cache, dfeatures, masks=("z",))
         zeros = {"w": 0 * params.w, "c": 0 * params.c}
         return {"params": type(params)(grads.params.A, grads.params.R, **zeros), "m": grads.masks["z"]}
 
@@ -46,19 +42,17 @@ def test_its_own_gradients(rng, put):
 
 
 @pytest.mark.parametrize("distance", ["js", "kl"])
-@pytest.mark.parametrize("search", SEARCHES)
+@pytest.mark.parametrize("search", SEARCHES, ids=lambda search: search.name)
 def test_every_search(search, distance, rng, put):
     model, params, songs = example(rng, put, B=5, H=5)
     watched = Watched(model)
-    trace = find_adversary(
-        watched, params, songs, rng=rng, delta=0.4, search=search, distance=distance, **SEARCHES[search]
-    )
+    trace = find_adversary(watched, params, songs, rng=rng, delta=0.4, search=search, distance=distance)
     assert len(watched.forward) == 1 + trace.passes.forward
     assert trace.budgets == {"z": 2}
     assert int(trace.flips["z"].max()) <= 2
     f0, f1 = (model.body(params, songs, masks=masks, noise=None)[0] for masks in ({}, trace.eps))
     assert_close(trace.d, model.compare(params, f0, f1, None, by_name(distance)).d)
-    best = find_adversary(model, params, songs, rng=rng, budgets=2, search="exact", distance=distance).d
+    best = find_adversary(model, params, songs, rng=rng, budgets=2, search=Exact(), distance=distance).d
     assert (to_host(trace.d) <= to_host(best) + 1e-12).all()
     assert float(trace.d.min()) > 0
 
@@ -76,6 +70,6 @@ def test_every_regularizer(name, rng, put):
 def test_its_noise_is_the_second_remedy_for_a_zero_map(rng, put):
     net = example(rng, put, jitter=0.3)
     with pytest.warns(ZeroInfluenceWarning):
-        AdD(budgets=2, init="base")(*net, rng=rng)
-    trace = AdD(budgets=2, init="base", share_noise=False)(*net, rng=rng).trace
+        AdD(budgets=2, search=Greedy(start="base", keep="last"))(*net, rng=rng)
+    trace = AdD(budgets=2, search=Greedy(start="base", keep="last"), share_noise=False)(*net, rng=rng).trace
     assert np.abs(to_host(trace.im["z"])).min() > 0

@@ -1,5 +1,7 @@
 """The influence map by hand, and the warning when it is nothing but rounding."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -8,10 +10,11 @@ from minadv.adversary import find_adversary
 from minadv.backend import to_host
 from minadv.influence import ZeroInfluenceWarning, influence_map, influence_map_double_sum, warn_if_zero
 from minadv.regularizers import AdD
+from minadv.searches import Greedy, Reselect
 from tests.support.compare import assert_close
 from tests.support.networks import network
 
-BOTH_REMEDIES = r"(?s)zero up to rounding.*init=\"flip\".*share_noise=False"
+BOTH_REMEDIES = r"(?s)zero up to rounding.*start=\"flip\", --init flip.*share_noise=False"
 
 
 def test_the_sum_over_time(put):
@@ -42,11 +45,11 @@ def test_shapes(put):
 
 @pytest.mark.parametrize("cell", ["rnn", "lstm", "gru"])
 @pytest.mark.parametrize("distance", ["js", "kl", "rkl", "l2"])
-@pytest.mark.parametrize("search", ["greedy", "reselect"])
+@pytest.mark.parametrize("search", [Greedy(start="base"), Reselect(K=1, start="base")], ids=lambda search: search.name)
 def test_a_start_at_the_base_warns_and_names_both_remedies(cell, distance, search, rng, put):
     net = network(rng, put, cell=cell)
     with pytest.warns(ZeroInfluenceWarning, match=BOTH_REMEDIES):
-        trace = find_adversary(*net, rng=rng, budgets=2, init="base", distance=distance, search=search)
+        trace = find_adversary(*net, rng=rng, budgets=2, distance=distance, search=search)
     assert float(abs(trace.im["layer0"]).max()) < 1e-12
 
 
@@ -54,14 +57,15 @@ def test_a_start_at_the_base_warns_and_names_both_remedies(cell, distance, searc
 def test_shared_noise_does_not_help_a_start_at_the_base(keep, rng, put):
     net = network(rng, put, I=8, input_dropout=0.5)
     with pytest.warns(ZeroInfluenceWarning, match=BOTH_REMEDIES):
-        AdD(budgets=2, init="base", keep=keep)(*net, rng=rng)
+        AdD(budgets=2, search=Greedy(start="base", keep=keep))(*net, rng=rng)
 
 
-@pytest.mark.parametrize("search", ["greedy", "reselect"])
+@pytest.mark.parametrize("search", [Greedy(keep="last"), Reselect(K=1)], ids=lambda search: search.name)
 def test_either_remedy_is_quiet_and_its_map_is_not_zero(search, rng, put):
     net = network(rng, put, I=8, input_dropout=0.5)
-    remedies = AdD(budgets=2, init="flip", search=search), AdD(budgets=2, init="base", share_noise=False, search=search)
-    for remedy in remedies:
+    assert search.start == "flip"
+    at_the_base = replace(search, start="base")
+    for remedy in (AdD(budgets=2, search=search), AdD(budgets=2, search=at_the_base, share_noise=False)):
         trace = remedy(*net, rng=rng).trace  # a warning would be an error
         assert float(abs(trace.im["layer0"]).max(axis=1).min()) > 1e-9
 

@@ -7,6 +7,7 @@ from minadv import bounds
 from minadv.adversary import find_adversary
 from minadv.backend import to_host
 from minadv.regularizers import EL, Plain
+from minadv.searches import Exact
 from tests.support.networks import Watched, network
 
 
@@ -16,7 +17,7 @@ def test_without_noise_the_search_sees_the_network_that_the_bounds_enumerate(rng
     eps = bounds.ball(np.ones(4), 2)
     logits = bounds.outputs(model, params, batch, eps)
     chain = bounds.chain(bounds.base_output(model, params, batch), logits, np.full(len(eps), 1 / len(eps)))
-    found = find_adversary(model, params, batch, rng=rng, budgets=2, search="exact")
+    found = find_adversary(model, params, batch, rng=rng, budgets=2, search=Exact())
     np.testing.assert_allclose(to_host(found.d), chain.add, rtol=1e-9)
 
 

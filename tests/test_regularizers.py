@@ -13,6 +13,7 @@ from minadv.backend import to_host
 from minadv.base.trees import leaves, tree_map
 from minadv.models import Batch
 from minadv.regularizers import AT, EL, FD, VAT, VD, AdD, Pi, Plain, Regularizer, Sum
+from minadv.searches import Greedy
 from tests.support.cells import RAGGED
 from tests.support.compare import assert_close, assert_same_bits, assert_zero
 from tests.support.networks import Watched, network
@@ -155,13 +156,14 @@ def test_adversarial_dropout_compares_the_full_network_with_the_mask_found(scale
     m = {name: masks.scale(eps, scale) for name, eps in term.trace.eps.items()}
     assert_same_bits(watched.forward[-1]["masks"], m)
     assert_same_bits(term.trace.d, term.value)
+    assert term.trace.base is None  # its memory may serve the next step
 
 
 @pytest.mark.parametrize(
     ("options", "likelihood", "searched", "whole"),
     [
         ({}, 1.0, 1, 2),
-        ({"adv_steps": 2}, 1.0, 2, 2),
+        ({"search": Greedy(K=2, keep="last")}, 1.0, 2, 2),
         ({}, 0.0, 1, 2),
         ({"stop_base": True}, 1.0, 1, 2),
         ({"stop_base": True}, 0.0, 1, 1),

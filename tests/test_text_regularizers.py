@@ -6,13 +6,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from minadv import fast
 from minadv.adversary import find_adversary
 from minadv.backend import to_host
 from minadv.base.trees import leaves
 from minadv.distances import by_name
-from minadv.fast.workspace import Workspace
 from minadv.influence import ZeroInfluenceWarning
 from minadv.regularizers import AT, EL, FD, VAT, VD, AdD, Plain, Sum
+from minadv.searches import Greedy, Reselect
 from tests.support.compare import assert_close, assert_same_bits, assert_zero
 from tests.support.networks import Watched
 from tests.support.regularized import check, every_case, run
@@ -115,14 +116,22 @@ def test_vat_of_no_norm_is_exactly_zero(cell, dtype, rng, put):
 
 @pytest.mark.parametrize("K", [1, 2])
 @pytest.mark.parametrize(
-    "options", [{}, {"init": "base", "share_noise": False}, {"search": "reselect"}, {"sites": ("readout",)}]
+    ("search", "options"),
+    [
+        (Greedy(keep="last"), {}),
+        (Greedy(start="base", keep="last"), {"share_noise": False}),
+        (Reselect(), {}),
+        (Greedy(keep="last"), {"sites": ("readout",)}),
+    ],
+    ids=["flip", "base", "reselect", "readout"],
 )
-def test_the_influence_map_is_not_zero(K, options, rng, put):
+def test_the_influence_map_is_not_zero(K, search, options, rng, put):
     """From one random flip with shared noise, and from the base with independent noise; a zero map would warn."""
     model, params, batch = classifier(rng, put, valid=FRONT, D=8, H=6, truncate=3)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        term = AdD(budgets=2, adv_steps=K, distance="kl", stop_base=True, **options)(model, params, batch, rng=rng)
+        regularizer = AdD(budgets=2, search=replace(search, K=K), distance="kl", stop_base=True, **options)
+        term = regularizer(model, params, batch, rng=rng)
     site = options.get("sites", ("layer0",))[0]
     assert float(abs(term.trace.im[site]).max()) > 1e-8
     assert int(term.trace.flips[site].max()) > 0
@@ -133,25 +142,27 @@ def test_from_the_base_with_shared_noise_the_map_is_zero_and_that_is_said(rng, p
     model, params, batch = classifier(rng, put, valid=FRONT)
     noise = model.noise(rng, batch)
     with pytest.warns(ZeroInfluenceWarning, match="the influence map is zero up to rounding"):
-        find_adversary(model, params, batch, rng=rng, budgets=2, init="base", noise=noise)
+        find_adversary(model, params, batch, rng=rng, budgets=2, search=Greedy(start="base"), noise=noise)
 
 
-METHODS = [Plain(), VD(), EL(), FD(), AT(), VAT(), AdD(budgets=2), Sum((AdD(budgets=2, adv_steps=2), VAT()))]
+ADD_VAT = Sum((AdD(budgets=2, search=Greedy(K=2, keep="last")), VAT()))
+METHODS = [Plain(), VD(), EL(), FD(), AT(), VAT(), AdD(budgets=2), ADD_VAT]
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: type(method).__name__)
-def test_a_workspace_changes_not_one_bit(method, rng, put):
+def test_buffers_change_not_one_bit(method, rng, put):
     model, params, batch = classifier(rng, put, T=7, truncate=3)
 
-    def step(**options):
-        return method(model, params, batch, rng=np.random.default_rng(1), likelihood=1.0, **options)
+    def step(model):
+        term = method(model, params, batch, rng=np.random.default_rng(1), likelihood=1.0)
+        return term.value, term.nll, term.grads, term.state, term.dx
 
-    work = Workspace()
-    expected = step()
-    for _ in range(2):
-        term = step(work=work)
-        assert_same_bits((term.value, term.nll, term.grads), (expected.value, expected.nll, expected.grads))
-    assert not work.taken
+    expected = step(model)
+    reusing = fast.reusing(model)
+    first, second = step(reusing), step(reusing)  # the second in the very buffers of the first
+    assert_same_bits((first, second), (expected, expected))
+    assert len(reusing.buffers) > 0
+    assert not reusing.buffers.taken
 
 
 @pytest.mark.parametrize(

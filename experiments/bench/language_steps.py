@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from experiments.bench.contenders import memory
+from minadv.base.machine import cores
 from minadv.data.language.windows import Windows
-from minadv.fast import threads
 from minadv.models.language.model import LanguageModel
 from minadv.regularizers import EL, FD, VD, AdD, Plain, Regularizer
+from minadv.searches import Greedy, Reselect
 from minadv.tasks.language.task import LanguageTask
 from minadv.training.clip import Clip
 from minadv.training.loop import Recipe, advance, start
@@ -80,9 +81,9 @@ METHODS: dict[str, Regularizer] = {
     "VD": VD(p=0.1),
     "EL": EL(p=0.1),
     "FD": FD(p=0.1, distance="logit2"),
-    "AdD K=1": AdD(delta=0.06, init="base", share_noise=False),
-    "AdD K=2": AdD(delta=0.06, init="base", share_noise=False, adv_steps=2),
-    "AdD reselect": AdD(delta=0.06, init="base", share_noise=False, adv_steps=2, search="reselect"),
+    "AdD K=1": AdD(delta=0.06, search=Greedy(start="base", keep="last"), share_noise=False),
+    "AdD K=2": AdD(delta=0.06, search=Greedy(K=2, start="base", keep="last"), share_noise=False),
+    "AdD reselect": AdD(delta=0.06, search=Reselect(start="base"), share_noise=False),
 }
 RIVALS = {"none": ("PyTorch LSTM", "PyTorch cell"), "AdD K=1": ("PyTorch LSTM", "PyTorch cell")}
 
@@ -140,7 +141,7 @@ def _torch(size: Size, method: str, contender: str, workers: int | None) -> tupl
 
     from experiments.bench import language_torch as rival
 
-    torch.set_num_threads(workers or threads.cores())
+    torch.set_num_threads(workers or cores())
     torch.set_flush_denormal(True)
     params = size.model().init(np.random.default_rng(0))
     assert params.E is not None and params.b is not None

@@ -16,15 +16,16 @@ import numpy as np
 
 from experiments.bench.contenders import check, ours, registry
 from experiments.bench.contenders.problem import NAMES, Outcome, Problem, Size, draw
-from minadv import distances
-from minadv.adversary import find_adversary
+from minadv import distances, fast, masks, protocol
+from minadv.adversary import Passes
 from minadv.backend import Array
+from minadv.base.machine import CORE_CACHE
 from minadv.base.streams import stream
 from minadv.base.trees import leaves
-from minadv.fast import elementwise, threads
-from minadv.fast.workspace import Workspace, scope
+from minadv.fast import elementwise
 from minadv.models.classifier import Batch, Classifier, Params
-from minadv.training.parallel import choose
+from minadv.objective import Objective
+from minadv.searches import Greedy, Random, Reselect, Search
 from minadv.training.parallel.teams import Alone
 
 
@@ -77,7 +78,7 @@ def scaling(rounds: int, scales: Mapping[str, tuple[Size, tuple[int, ...]]]) -> 
             K = value if name == "K" else 1
             jobs[f"{name} {value}"] = partial(ours.Ours(draw(varied, 0), workers=1).step, K)
             if name == "K":
-                jobs[f"search {value}"] = partial(Searching(draw(size, 0)).find, search="greedy", adv_steps=value)
+                jobs[f"search {value}"] = partial(Searching(draw(size, 0)).find, Greedy(K=value, keep="last"))
         seconds = {label: float(np.median(took)) for label, took in interleaved(jobs, rounds).items()}
         found[name] = _fit(values, [seconds[f"{name} {value}"] for value in values])
         if name == "K":
@@ -95,56 +96,61 @@ class Searching:
     """A model, its parameters and a batch, and the base pass: what searches and backward passes start from."""
 
     def __init__(self, problem: Problem) -> None:
-        task = ours.make_task(problem, 1)
-        self.model: Classifier = task.model
+        self.model: Classifier = fast.reusing(ours.make_task(problem, 1).model)
         self.params: Params = ours.make_params(problem.weights)
         self.batch = Batch(problem.x, problem.targets)
-        self.problem, self.work = problem, Workspace()
-        self.base: Array = self.model.body(self.params, self.batch, masks={}, noise=None)[0]
+        self.problem = problem
+        with protocol.scope(self.model):
+            self.base: Array = self.model.body(self.params, self.batch, masks={}, noise=None)[0].copy()
 
-    def find(self, **options: Any) -> Any:
-        """The trace of a search, for the mask that training would go on with."""
-        with scope(self.work):
-            return find_adversary(
-                self.model,
-                self.params,
-                self.batch,
-                rng=stream(0, "masks"),
-                budgets=self.problem.size.budget,
-                base=self.base,
-                work=self.work,
-                **{"keep": "last" if options.get("search") == "greedy" else "best", **options},
-            )
+    def find(self, search: Search) -> Passes:
+        """Search for the mask that training would go on with, the base pass being there; returns the passes spent."""
+        size, rng = self.problem.size, stream(0, "masks")
+        eps0 = {"layer0": masks.ones((size.B, size.H), like=self.base)}
+        objective = Objective(
+            *(self.model, self.params, self.batch, eps0, {"layer0": size.budget}, self.base, {}, distances.js),
+            lam=None,
+            scale="none",
+            p=None,
+            noise=None,
+            state=None,
+        )
+        with protocol.scope(self.model):
+            first = search.first(eps0, rng)
+            search.result(search.run(objective, None if first is None else objective.influence(first), rng))
+        return Passes(*objective.spent)
 
     def back(self, weights: bool) -> tuple[float, Any]:
         """Seconds of a backward pass under the start's mask, from the distance, and its gradients."""
-        with scope(self.work):
+        with protocol.scope(self.model):
             features, _, cache = self.model.body(
-                self.params, self.batch, masks={"layer0": self.problem.start}, noise=None, work=self.work
+                self.params, self.batch, masks={"layer0": self.problem.start}, noise=None
             )
             compared = self.model.compare(self.params, self.base, features, None, distances.js)
             started = time.perf_counter()
-            grads = self.model.body_backward(self.params, cache, compared.dfeatures1, weights=weights)
+            grads = self.model.body_backward(
+                self.params, cache, compared.dfeatures1, weights=weights, masks=("layer0",)
+            )
             return time.perf_counter() - started, grads
 
 
-SEARCHES: dict[str, dict[str, Any]] = {
-    "greedy K=1": {"search": "greedy", "adv_steps": 1},
-    "greedy K=2": {"search": "greedy", "adv_steps": 2},
-    "reselect K=2": {"search": "reselect", "adv_steps": 2},
-    "random, 4 tries": {"search": "random", "tries": 4},
+SEARCHES: dict[str, Search] = {
+    "greedy K=1": Greedy(K=1, keep="last"),
+    "greedy K=2": Greedy(K=2, keep="last"),
+    "reselect K=2": Reselect(K=2),
+    "random, 4 tries": Random(tries=4),
 }
 
 
 def searches(size: Size, rounds: int) -> dict[str, Any]:
     """Seconds and passes of each search in one process, and those of an influence map's backward and a full one."""
     on = Searching(draw(size, 0))
-    small = 4 * size.H**2 * 4 <= choose.CACHE
+    small = 4 * size.H**2 * 4 <= CORE_CACHE
     found: dict[str, Any] = {"searches": {}}
-    with threads.blas_threads(1 if small else None):
-        took = interleaved({name: partial(on.find, **options) for name, options in SEARCHES.items()}, rounds)
-        for name, options in SEARCHES.items():
-            passes = on.find(**options).passes
+    with fast.limit_threads(1 if small else None):
+        took = interleaved({name: partial(on.find, search) for name, search in SEARCHES.items()}, rounds)
+        for name, search in SEARCHES.items():
+            passes = on.find(search)
             found["searches"][name] = {
                 "seconds": took[name], "forward": passes.forward, "backward": passes.backward,
             }  # fmt: skip
@@ -159,7 +165,7 @@ def subnormals(size: Size, rounds: int) -> dict[str, Any]:
     found: dict[str, Any] = {"flushed": {"seconds": []}, "not flushed": {"seconds": []}}
     for n in range(rounds + 1):
         for name in found:
-            with threads.blas_threads(1), _flushing(name == "flushed"):
+            with fast.limit_threads(1), _flushing(name == "flushed"):
                 seconds, grads = on.back(True)
             dc = np.abs(grads.state[0].c)  # what is left of the gradient at the first step
             found[name]["subnormal"] = float(((dc > 0) & (dc < np.finfo(dc.dtype).tiny)).mean())
@@ -195,11 +201,11 @@ def remat(size: Size, rounds: int) -> dict[str, Any]:
     for name, contender in contenders.items():
         run = contender.run(1)
         assert isinstance(run.team, Alone)
-        _, _, cache = run.task.model.body(
-            run.state.params, Batch(problem.x, problem.targets), masks={}, noise=None, work=Workspace()
-        )
-        states = sum(a.nbytes for layer in cache.caches for _, a in leaves(getattr(layer, "states", None)))
-        kept[name] = (run.team.work.nbytes - run.team.work.common_nbytes + 2 * states) / 1e6
+        batch = Batch(problem.x, problem.targets)
+        _, _, cache = run.task.model.body(run.state.params, batch, masks={}, noise=None)
+        states = sum(a.nbytes for layer in cache.caches for _, a in leaves(getattr(layer.own, "states", None)))
+        work = run.team.model.buffers
+        kept[name] = (work.nbytes - work.common_nbytes + 2 * states) / 1e6
     del contenders, run, cache
     small = replace(size, T=min(size.T, 100), H=min(size.H, 128))
     one, two = (ours.Ours(draw(small, 0, np.float64), workers=1, **o).outcome(1).grads for o in modes.values())

@@ -25,12 +25,13 @@ from experiments.bench.contenders.processes import call
 from experiments.parts import records, reporting, text_jobs
 from experiments.parts.text_jobs import Preset
 from experiments.parts.text_methods import METHODS, Setting, regularizer
+from minadv.base.machine import cores
 from minadv.commands.numbers import folder, positive
 from minadv.commands.parsing import Parser
 from minadv.commands.text_settings import corpus_of
 from minadv.data.texts.buckets import LIMIT, Buckets, density
 from minadv.data.texts.documents import Corpus
-from minadv.fast import threads
+from minadv.fast import limit_threads
 from minadv.models.pretraining import TextLM
 from minadv.models.text import TextClassifier
 from minadv.tasks.pretrain.task import PretrainTask
@@ -79,7 +80,7 @@ def measure(preset: Preset, data_dir: str | None, row: str, workers: int, rounds
     recipe = pretrain_recipe(rounds + 1) if row == PRETRAINING else text_recipe(rounds + 1)
     before = memory.resident()
     seconds, tokens = [], []
-    with threads.blas_threads(1), team_of(task, workers) as team:
+    with limit_threads(1), team_of(task, workers) as team:
         state, _ = advance(task, recipe, start(task, recipe), team)
         memory.reset([os.getpid()])
         for step in range(1, rounds + 1):
@@ -171,7 +172,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--preset", choices=table2.PRESETS, default="imdb-small", help="sizes (default imdb-small)")
     parser.add_argument("--rows", nargs="+", choices=rows, default=rows, metavar="ROW", help="which (default: all)")
     parser.add_argument("--rounds", type=positive, default=8, help="steps that are timed (default 8)")
-    parser.add_argument("--workers", type=positive, default=threads.cores(), help="processes of the second measure")
+    parser.add_argument("--workers", type=positive, default=cores(), help="processes of the second measure")
     parser.add_argument("--data-dir", type=folder, help="folder of the texts (default: MINADV_DATA, then the cache)")
     parser.add_argument("--out", type=Path, default=reporting.RESULTS, help="folder for the results")
     args = parser.parse_args(argv)

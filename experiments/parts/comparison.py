@@ -21,6 +21,7 @@ from minadv.data import images
 from minadv.data.images.sequences import By, as_sequences
 from minadv.models.classifier import Classifier
 from minadv.regularizers import FD, VD, AdD, Plain, Regularizer
+from minadv.searches import Greedy, Reselect
 from minadv.tasks.images.runs import describe_data, fit
 from minadv.tasks.images.task import evaluate
 from minadv.training.clip import Clip
@@ -97,8 +98,8 @@ def regularizer(job: Job) -> Regularizer:
     if job.method == "FD":
         return FD(p=job.strength)
     if job.method == "AdD reselect":
-        return AdD(delta=job.strength, adv_steps=2, search="reselect")
-    return AdD(delta=job.strength, adv_steps=int(job.method[-1]))
+        return AdD(delta=job.strength, search=Reselect())
+    return AdD(delta=job.strength, search=Greedy(K=int(job.method[-1]), keep="last"))
 
 
 def recipe(job: Job, n_train: int) -> Recipe:
@@ -159,7 +160,7 @@ def work(job: Job) -> dict[str, Any]:
 
 def attack(n_hidden: int) -> dict[str, Any]:
     """The adversary of Figure 3: δ = 0.03, but at least three flips, and K = 2."""
-    return {"budgets": max(3, int(0.03 * n_hidden)), "adv_steps": 2, "keep": "last"}
+    return {"budgets": max(3, int(0.03 * n_hidden)), "search": Greedy(K=2, keep="last")}
 
 
 def _found(job: Job) -> dict[str, Any] | None:

@@ -26,6 +26,7 @@ from minadv.data.language.corpus import Corpus
 from minadv.data.language.windows import Windows
 from minadv.models.language.model import LanguageModel
 from minadv.regularizers import EL, FD, VD, AdD, Plain, Regularizer
+from minadv.searches import Greedy, Reselect, Search
 from minadv.tasks.language.training import LanguageRun, evaluate, finetune, fit_language
 from minadv.training.clip import Clip
 from minadv.training.loop import Recipe
@@ -141,10 +142,10 @@ def regularizer(job: Job) -> Regularizer:
         return EL(p=job.strength)
     if job.method == "FD":
         return FD(p=job.strength, distance="logit2", share_noise=not job.preset.fresh)
-    base = AdD(delta=job.strength, init="base", share_noise=False)  # words are dropped anew in the second pass
-    if job.method == "AdD reselect":
-        return replace(base, search="reselect", adv_steps=2)
-    return replace(base, adv_steps=int(job.method[-1]))
+    search: Search = Reselect(start="base")
+    if job.method != "AdD reselect":
+        search = Greedy(K=int(job.method[-1]), start="base", keep="last")
+    return AdD(delta=job.strength, search=search, share_noise=False)  # words are dropped anew in the second pass
 
 
 def work(job: Job) -> dict[str, Any]:

@@ -29,11 +29,12 @@ from tqdm import tqdm
 
 import minadv
 from experiments.parts import records
+from minadv import fast
 from minadv.backend import BackendError, choose_device
 from minadv.base import launch
 from minadv.base.errors import DataError
+from minadv.base.machine import one_blas_thread
 from minadv.commands.numbers import positive
-from minadv.fast import compiled, threads
 from minadv.training.loop import LOG, Interrupted, TrainingError
 from minadv.training.parallel import ranks as world
 from minadv.training.runs import log
@@ -62,14 +63,15 @@ def name_of(file: str) -> str:
 
 def machine() -> dict[str, Any]:
     """What computes here: the code, the libraries, the processor."""
+    engine = fast.describe()
     return {
         "minadv": minadv.__version__,
         **commit(),
         "python": platform.python_version(),
         "numpy": np.__version__,
         "scipy": scipy.__version__,
-        **compiled.version(),
-        "blas": sorted({f"{lib['internal_api']} {lib['version']}" for lib in threads.blas()}),
+        **engine.versions,
+        "blas": sorted({f"{lib['internal_api']} {lib['version']}" for lib in engine.blas}),
         "cpu": _cpu(),
         "cores": os.cpu_count(),
     }
@@ -297,7 +299,7 @@ def run_all(work: Callable[[Task], Result], tasks: Sequence[Task], *, workers: i
         return world.spread(work, tasks)
     bar = {"total": len(tasks), "desc": title, "disable": not sys.stderr.isatty()}
     if workers == 1:
-        with threads.blas_threads(1):
+        with fast.limit_threads(1):
             return [work(task) for task in tqdm(tasks, **bar)]
     results: dict[int, Result] = {}
     with _one_thread_each(), _pool(workers) as pool:
@@ -350,7 +352,7 @@ def _ctrl_c_ignored() -> Iterator[None]:
 def _one_thread_each() -> Iterator[None]:
     """Within it, processes that are started have one BLAS thread: BLAS reads the environment when it is loaded."""
     before = dict(os.environ)
-    os.environ.update(threads.one_thread_each())
+    os.environ.update(one_blas_thread())
     try:
         yield
     finally:

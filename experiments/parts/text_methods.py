@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from minadv.commands.text_settings import VARIANTS
 from minadv.regularizers import AT, EL, FD, VAT, VD, AdD, Plain, Regularizer, Sum
+from minadv.searches import Greedy, Reselect
 
 METHODS = {
     "none": 1,
@@ -62,11 +63,11 @@ def regularizer(method: str, s: Setting, variant: str = "minadv") -> Regularizer
         "EL": EL(s.p),
         "FD": FD(s.p),
         "AdD last": AdD(delta=s.delta, sites=("readout",), **form),
-        "AdD reselect": AdD(delta=s.delta, adv_steps=2, search="reselect", **form),
+        "AdD reselect": AdD(delta=s.delta, search=Reselect(), **form),
     }
     if method in simple:
         return simple[method]
-    add = AdD(delta=s.delta, adv_steps=2 if "K=2" in method else 1, **form)
+    add = AdD(delta=s.delta, search=Greedy(K=2 if "K=2" in method else 1, keep="last"), **form)
     return Sum((add, VAT(s.norm)), weights=(s.weight, 1.0)) if method in SUMS else add
 
 

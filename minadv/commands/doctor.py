@@ -16,7 +16,8 @@ from minadv.base.errors import DataError
 from minadv.base.trees import leaves, tree_map
 from minadv.data import fetch
 from minadv.data.language import published
-from minadv.fast import compiled, threads
+from minadv.fast import choice as compiled
+from minadv.fast import threads
 from minadv.training.runs import packing
 from minadv.training.runs.log import versions
 

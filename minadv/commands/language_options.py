@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 
-from minadv.adversary import SEARCHES
 from minadv.commands.language_settings import METHODS
 from minadv.commands.numbers import amount, count, folder, positive, probability, zero_or_more
 from minadv.distances import DISTANCES
 from minadv.models.language.noise import PARTS
+from minadv.searches import SEARCHES
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from minadv import masks
-from minadv.adversary import PROBING
+
+PROBING = ("greedy", "reselect")
 from minadv.data import images
 from minadv.models.classifier import Classifier
 from minadv.regularizers import EL, FD, VD, AdD, Pi, Plain, Regularizer

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from minadv.backend import Array, namespace
-from minadv.base.trees import any_array, tree_add, tree_map
+from minadv.base.checks import gradient_inputs
+from minadv.base.trees import tree_add, tree_map
 from minadv.fast.engine import Engine, Inputs, OneByOne
 from minadv.fast.workspace import Workspace, scope
 
@@ -62,7 +63,8 @@ class Recomputing(OneByOne):
     def run_backward(
         self, params: Any, cache: Cache, dh: Array | None, dstate: Any, weights: bool, inputs: bool, masks: bool
     ) -> Any:
-        xp, wanted = namespace(any_array(params)), {"weights": weights, "inputs": inputs, "masks": masks}
+        xp, *_ = gradient_inputs(params, cache.given.x, params.U.shape[0], dh, dstate)
+        wanted = {"weights": weights, "inputs": inputs, "masks": masks}
         total: Any = None
         dm: Array | None = None
         dx: list[Array] = []

@@ -13,7 +13,8 @@ import numpy.typing as npt
 from minadv import fast
 from minadv.backend import Array
 from minadv.base.checks import expect_choice
-from minadv.fast import CELLS, Engine, Workspace
+from minadv.fast import CELLS as CELLS
+from minadv.fast import Engine, Workspace
 from minadv.fast import Inputs as Inputs
 
 T = TypeVar("T")

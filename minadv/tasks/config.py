@@ -15,7 +15,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from minadv import regularizers
+from minadv import regularizers, searches
 from minadv.models.classifier import Classifier
 from minadv.models.language.model import LanguageModel
 from minadv.models.pretraining import TextLM
@@ -31,6 +31,7 @@ KINDS: dict[str, type] = {
         *(schedules.Constant, schedules.RampUp, schedules.RampDown, schedules.ExponentialDecay),
         *(regularizers.Plain, regularizers.VD, regularizers.EL, regularizers.FD, regularizers.Pi),
         *(regularizers.AdD, regularizers.AT, regularizers.VAT, regularizers.Sum),
+        *searches.SEARCHES.values(),
     )
 }
 
@@ -70,6 +71,8 @@ def build(value: Any, name: str = "config") -> Any:
             return parts
         if value["kind"] not in KINDS:
             raise ConfigError(f"{name} is of kind {value['kind']!r}, expected one of {', '.join(sorted(KINDS))}")
+        if value["kind"] == "AdD" and isinstance(parts.get("search"), str):
+            parts = _with_search(parts)
         try:
             return KINDS[value["kind"]](**parts)
         except TypeError as error:
@@ -92,3 +95,12 @@ def describe_recipe(recipe: Recipe) -> dict[str, Any]:
 def today(config: dict[str, Any]) -> dict[str, Any]:
     """A configuration as this version would write it: with the fields that recipes did not have when it was made."""
     return {**config, "recipe": describe_recipe(build_recipe(config["recipe"]))}
+
+
+def _with_search(parts: dict[str, Any]) -> dict[str, Any]:
+    """The fields of an AdD that was described before version 0.2, when it held the options of every search itself."""
+    own = {field.name for field in dataclasses.fields(regularizers.AdD)}
+    former = {name: value for name, value in parts.items() if name not in own}
+    options = {**former, **former.get("rule_options", {})}
+    search = searches.by_name(parts["search"], **options)
+    return {**{name: value for name, value in parts.items() if name in own}, "search": search}

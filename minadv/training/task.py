@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from minadv.fast.workspace import Workspace
 from minadv.regularizers import Term
 from minadv.training.parallel.teams import WHOLE, Part
 
@@ -56,7 +55,7 @@ class Task(Protocol):
         ...
 
     def term(
-        self, params: Any, step: int, *, weight: float, carry: Any, part: Part = WHOLE, work: Workspace | None = None
+        self, params: Any, step: int, *, weight: float, carry: Any, part: Part = WHOLE, model: Any = None
     ) -> tuple[Term, Any]:
         """The loss of a step, and what it hands to the next step.
 

@@ -16,6 +16,7 @@ from experiments.bench import language_steps as bench_language_steps
 from minadv.base.trees import leaves
 from minadv.models.language.model import TokenBatch
 from minadv.regularizers import AdD, Plain
+from minadv.searches import Greedy
 from minadv.training.loop import advance
 
 
@@ -104,7 +105,9 @@ def test_the_rival_does_the_same_work(method: str, fused: bool, rng: np.random.G
     batch = TokenBatch(tokens[:-1], tokens[1:])
     noise = model.noise(rng, batch)
     second = model.redraw(rng, batch, noise, ("words",))
-    regularizer = Plain() if method == "none" else AdD(delta=0.4, init="base", share_noise=False)
+    regularizer = (
+        Plain() if method == "none" else AdD(delta=0.4, search=Greedy(start="base", keep="last"), share_noise=False)
+    )
 
     class Given:
         """The model, whose second draw of noise is the one at hand."""

@@ -20,6 +20,7 @@ from experiments.parts.text_methods import METHODS, SUMS, Setting
 from minadv.cli import main
 from minadv.models.text import TextClassifier
 from minadv.regularizers import AdD
+from minadv.searches import Greedy
 from minadv.tasks.text.training import load_text
 from minadv.training.loop import Interrupted
 from minadv.training.runs.folder import RunError
@@ -212,7 +213,7 @@ def test_zero_maps_are_counted(whole: Path, tmp_path: Path, monkeypatch: pytest.
     job = Job(TINY, "AdD K=1", 0, Setting(), Base(1e-2, "all"), "base", tmp_path, None)
     (tmp_path / "tiny").mkdir()
     shutil.copytree(whole / "runs" / "tiny" / "lm", tmp_path / "tiny" / "lm")
-    same = AdD(delta=0.04, init="base", share_noise=False)
+    same = AdD(delta=0.04, search=Greedy(start="base", keep="last"), share_noise=False)
     monkeypatch.setattr(text_jobs, "regularizer", lambda *given: same)
     monkeypatch.setattr(TextClassifier, "noise", lambda *given: None)  # the same in both passes: none
     assert text_jobs.work(job)["zero_maps"] == 2 * 5  # labelled and unlabelled texts of five steps

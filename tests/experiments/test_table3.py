@@ -23,6 +23,7 @@ from minadv.data.language import corpus
 from minadv.data.language.windows import Windows
 from minadv.models.language.model import TokenBatch
 from minadv.regularizers import AdD
+from minadv.searches import Greedy
 from minadv.tasks.language.training import evaluate, load_language, open_language
 from minadv.training.runs import checkpoints
 from minadv.training.runs.folder import RunError
@@ -236,7 +237,7 @@ def test_few_columns_are_without_a_word_that_differs(rng: np.random.Generator) -
     preset, text = table3.PRESETS["ptb-small"], corpus.load("pydoc")
     assert language_comparison.regularizer(
         language_comparison.Job(preset, "AdD K=1", 0, 0.06, 1.0, "final", Path(), None)
-    ) == AdD(delta=0.06, init="base", share_noise=False)
+    ) == AdD(delta=0.06, search=Greedy(start="base", keep="last"), share_noise=False)
     windows = Windows(text.train, preset.batch, preset.bptt)
     model = preset.model(len(text.vocabulary))
 

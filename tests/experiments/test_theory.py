@@ -13,6 +13,7 @@ from experiments import bounds, search_quality
 from experiments.parts import small_nets
 from minadv.adversary import find_adversary
 from minadv.models import Classifier
+from minadv.searches import Exact
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
@@ -67,7 +68,7 @@ def test_one_enumeration_for_both_distances(scale):
             batch,
             rng=np.random.default_rng(0),
             budgets=3,
-            search="exact",
+            search=Exact(),
             scale=scale,
             distance=distance,
         )

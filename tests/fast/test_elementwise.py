@@ -35,8 +35,8 @@ def test_the_way_back_through_saturated_gates(rng, xp, put):
     z[3, :3] = np.array([-1e4, -80.0, 1e4])[:, None]
     a, c, h = step(xp, put, z, c_prev)
     dh, dc_next = rng.standard_normal((2, 6, 2))
-    dc, dz, free = put(dc_next.copy()), xp.empty_like(a), xp.empty_like(c)
-    elementwise.lstm_step_backward(a, put(c_prev), h, put(dh), dc=dc, dz=dz, free=free)
+    dc, dz, scratch = put(dc_next.copy()), xp.empty_like(a), xp.empty_like(c)
+    elementwise.lstm_step_backward(a, put(c_prev), h, put(dh), dc=dc, dz=dz, scratch=scratch)
     with np.errstate(over="ignore"):
         i, f, o = 1 / (1 + np.exp(-z[[0, 1, 3]]))
     g, cell = np.tanh(z[2]), f * c_prev + i * np.tanh(z[2])

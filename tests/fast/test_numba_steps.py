@@ -1,4 +1,4 @@
-"""The compiled steps are those of `gates`, as exact as NumPy's own, and are chosen where they should be."""
+"""The compiled steps are those of `elementwise`, as exact as NumPy's own, and are chosen where they should be."""
 
 import sys
 from importlib import metadata
@@ -6,9 +6,10 @@ from importlib import metadata
 import numpy as np
 import pytest
 
-from minadv import lstm
 from minadv.base.trees import leaves, tree_map
-from minadv.fast import compiled, elementwise
+from minadv.fast import choice, elementwise
+from minadv.fast.columns import Columns
+from minadv.fast.engine import Inputs
 from tests.support.cells import GAPS, make
 from tests.support.compare import assert_close
 
@@ -56,8 +57,8 @@ def assert_as_exact(found, numpys, exact):
 
 
 def test_forward(given):
-    exact = forward(compiled.DEFINITION, *(v.astype(float) for v in given))
-    assert_as_exact(forward(numba_steps, *given), forward(compiled.DEFINITION, *given), exact)
+    exact = forward(choice.BY_NUMPY, *(v.astype(float) for v in given))
+    assert_as_exact(forward(numba_steps, *given), forward(choice.BY_NUMPY, *given), exact)
 
 
 def test_forward_in_place(given):
@@ -68,17 +69,17 @@ def test_forward_in_place(given):
 
 
 def backward(steps, a, c_prev, h, dh, dc_next):
-    dc, dz, free = dc_next.copy(), np.empty_like(a), np.empty_like(h)
-    steps.lstm_step_backward(a, c_prev, h, dh, dc=dc, dz=dz, free=free)
+    dc, dz, scratch = dc_next.copy(), np.empty_like(a), np.empty_like(h)
+    steps.lstm_step_backward(a, c_prev, h, dh, dc=dc, dz=dz, scratch=scratch)
     return dc, dz
 
 
 def test_backward(given, rng):
-    a, _, h = forward(compiled.DEFINITION, *given)
+    a, _, h = forward(choice.BY_NUMPY, *given)
     dh, dc = (rng.standard_normal(h.shape).astype(F32) for _ in range(2))
     args = (a, given[1], h, dh, dc)
-    exact = backward(compiled.DEFINITION, *(v.astype(float) for v in args))
-    assert_as_exact(backward(numba_steps, *args), backward(compiled.DEFINITION, *args), exact)
+    exact = backward(choice.BY_NUMPY, *(v.astype(float) for v in args))
+    assert_as_exact(backward(numba_steps, *args), backward(choice.BY_NUMPY, *args), exact)
 
 
 @pytest.mark.parametrize(
@@ -106,18 +107,18 @@ def test_nan_is_not_hidden(where):
 @pytest.mark.parametrize("sizes", [{"I": 1, "H": 9}, {"I": 4, "H": 3}], ids=["x beside the state", "x by itself"])
 def test_a_whole_pass_and_the_way_back(sizes, rng, monkeypatch):
     """With masks, padding and a first state, one pass alone and two together, against the definition."""
-    monkeypatch.delenv(compiled.VARIABLE, raising=False)
+    monkeypatch.delenv(choice.COMPILED, raising=False)
     problem = make("lstm", rng, lambda tree: tree, valid=GAPS, **sizes)
 
     def run(dtype):
         args = tree_map(lambda v: v.astype(dtype), problem.args)
         dh, dstate = tree_map(lambda v: v.astype(dtype), (problem.dh, problem.dstate))
-        one = lstm.Inputs(args["x"], args["state"], args["m"], problem.valid)
+        one = Inputs(args["x"], args["state"], args["m"], problem.valid)
         found = []
-        for passes in ([one], [one, lstm.Inputs(args["x"])]):
-            results = lstm.forward_together(args["params"], passes)
+        for passes in ([one], [one, Inputs(args["x"])]):
+            results = Columns().forward(args["params"], passes)
             caches, n = [cache for _, _, cache in results], len(passes)
-            grads = lstm.backward_together(args["params"], caches, [dh] * n, [dstate] * n)
+            grads = Columns().backward(args["params"], caches, [dh] * n, [dstate] * n)
             found.append(([h for h, _, _ in results], [state for _, state, _ in results], grads))
         return found
 
@@ -126,7 +127,7 @@ def test_a_whole_pass_and_the_way_back(sizes, rng, monkeypatch):
         lambda *args, step=step, **out: calls.append(step) or step(*args, **out)
         for step in (numba_steps.lstm_step, numba_steps.lstm_step_backward)
     ]
-    monkeypatch.setattr(compiled, "by_numba", lambda: (compiled.Steps(*counted), ""))
+    monkeypatch.setattr(choice, "by_numba", lambda: (choice.Steps(*counted), ""))
     single = run(F32)
     assert [calls.count(step) for step in set(calls)] == [2 * len(problem.args["x"])] * 2
     assert {v.dtype for _, v in leaves(single)} == {np.dtype(F32)}
@@ -134,17 +135,17 @@ def test_a_whole_pass_and_the_way_back(sizes, rng, monkeypatch):
 
 
 def test_double_precision_and_the_user_have_the_definition(monkeypatch):
-    monkeypatch.delenv(compiled.VARIABLE, raising=False)
+    monkeypatch.delenv(choice.COMPILED, raising=False)
     single = np.zeros(1, F32)
-    assert compiled.lstm_steps(single).lstm_step is numba_steps.lstm_step
-    assert compiled.lstm_steps(np.zeros(1)) is compiled.DEFINITION
-    assert compiled.why().startswith(f"Numba {numba.__version__}")
-    assert compiled.version() == {"numba": numba.__version__}
-    monkeypatch.setenv(compiled.VARIABLE, "0")
-    assert compiled.lstm_steps(single) is compiled.DEFINITION
-    assert compiled.DEFINITION.lstm_step is elementwise.lstm_step
-    assert compiled.why() == "NumPy line by line, as MINADV_COMPILED=0 says"
-    assert compiled.version() == {}
+    assert choice.lstm_steps(single).lstm_step is numba_steps.lstm_step
+    assert choice.lstm_steps(np.zeros(1)) is choice.BY_NUMPY
+    assert choice.why().startswith(f"Numba {numba.__version__}")
+    assert choice.versions() == {"numba": numba.__version__}
+    monkeypatch.setenv(choice.COMPILED, "0")
+    assert choice.lstm_steps(single) is choice.BY_NUMPY
+    assert choice.BY_NUMPY.lstm_step is elementwise.lstm_step
+    assert choice.why() == "NumPy line by line, as MINADV_COMPILED=0 says"
+    assert choice.versions() == {}
 
 
 class Broken:
@@ -157,29 +158,29 @@ class Broken:
 @pytest.fixture
 def afresh(monkeypatch):
     """Lets Numba be looked for again, now and after the test."""
-    monkeypatch.delenv(compiled.VARIABLE, raising=False)
+    monkeypatch.delenv(choice.COMPILED, raising=False)
     monkeypatch.delitem(sys.modules, "minadv.fast.numba_steps")
     monkeypatch.delattr("minadv.fast.numba_steps")
-    compiled.by_numba.cache_clear()
+    choice.by_numba.cache_clear()
     yield
-    compiled.by_numba.cache_clear()
+    choice.by_numba.cache_clear()
 
 
 def test_a_numba_that_does_not_work(afresh, monkeypatch):
     monkeypatch.setitem(sys.modules, "numba", Broken())
-    assert compiled.lstm_steps(np.zeros(1, F32)) is compiled.DEFINITION
-    assert compiled.why().endswith("is installed but does not work: Numba needs NumPy 2.5 or less")
-    assert compiled.version() == {}
+    assert choice.lstm_steps(np.zeros(1, F32)) is choice.BY_NUMPY
+    assert choice.why().endswith("is installed but does not work: Numba needs NumPy 2.5 or less")
+    assert choice.versions() == {}
 
 
 def test_without_numba(afresh, monkeypatch):
     def missing(name):
         raise metadata.PackageNotFoundError(name)
 
-    monkeypatch.setattr(compiled.metadata, "version", missing)
-    assert compiled.lstm_steps(np.zeros(1, F32)) is compiled.DEFINITION
-    assert 'pip install "minadv[fast]"' in compiled.why()
-    assert compiled.version() == {}
+    monkeypatch.setattr(choice.metadata, "version", missing)
+    assert choice.lstm_steps(np.zeros(1, F32)) is choice.BY_NUMPY
+    assert 'pip install "minadv[fast]"' in choice.why()
+    assert choice.versions() == {}
 
 
 def test_a_cache_that_cannot_be_used(afresh, monkeypatch):
@@ -193,14 +194,14 @@ def test_a_cache_that_cannot_be_used(afresh, monkeypatch):
         return njit(*args, **options)
 
     monkeypatch.setattr(numba, "njit", without_cache)
-    steps = compiled.lstm_steps(np.zeros(1, F32))
-    assert len(refused) == 14 and steps is not compiled.DEFINITION
+    steps = choice.lstm_steps(np.zeros(1, F32))
+    assert len(refused) == 13 and steps is not choice.BY_NUMPY
     given = np.zeros((4, 1, 1, 1), F32), np.ones((1, 1, 1), F32)
-    assert_close(forward(steps, *given), forward(compiled.DEFINITION, *given), 1e-6)
+    assert_close(forward(steps, *given), forward(choice.BY_NUMPY, *given), 1e-6)
 
 
 def test_whoever_waits_for_the_compiler_is_told(afresh, monkeypatch, capsys):
-    timer = compiled.threading.Timer
-    monkeypatch.setattr(compiled.threading, "Timer", lambda seconds, *what: timer(seconds / 1e6, *what))
-    assert compiled.by_numba()[0] is not None
-    assert capsys.readouterr().err == compiled.COMPILING + "\n"
+    timer = choice.threading.Timer
+    monkeypatch.setattr(choice.threading, "Timer", lambda seconds, *what: timer(seconds / 1e6, *what))
+    assert choice.by_numba()[0] is not None
+    assert capsys.readouterr().err == choice.COMPILING + "\n"

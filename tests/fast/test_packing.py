@@ -51,7 +51,7 @@ def test_pieces_round_less(rng, device):
     ids=["with kernels for small products", "without", "another library", "threadpoolctl is missing"],
 )
 def test_gate_by_gate_where_blas_has_small_products(libraries, expected, monkeypatch, put):
-    monkeypatch.setattr(threads, "blas", lambda: libraries)
+    monkeypatch.setattr(threads, "libraries", lambda: libraries)
     lstm_packing._has_small_products.cache_clear()
     columns = put(np.empty((100, 1, 100)))
     assert by_gate(100, columns) == (expected and to_host(columns) is columns)

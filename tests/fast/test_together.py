@@ -7,16 +7,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from minadv import Workspace, lstm
-from minadv.adversary import find_adversary
+from minadv import lstm
 from minadv.backend import to_host
 from minadv.base.trees import tree_add, tree_map
-from minadv.fast import packing as lstm_packing
-from minadv.fast.workspace import scope
+from minadv.fast import columns, packing, reusing
+from minadv.fast.columns import Columns
+from minadv.fast.engine import Inputs
+from minadv.fast.workspace import StaleCacheError, Workspace, scope
 from minadv.models import Batch, Classifier, stack
 from minadv.models.classifier import Noise
-from minadv.protocol import runs_together
 from minadv.regularizers import EL, FD, AdD
+from minadv.searches import Exact, Greedy, Reselect
 from tests.support import textbook
 from tests.support.cells import GAPS, RAGGED, Problem, make
 from tests.support.compare import assert_close, assert_same_bits
@@ -30,9 +31,9 @@ def three(rng, put, **sizes):
     problems = [make("lstm", rng, put, valid=valid, **sizes) for valid in (RAGGED, None, GAPS)]
     x = problems[0].args["x"]
     passes = [
-        lstm.Inputs(x, problems[0].args["state"], problems[0].args["m"], problems[0].valid),
-        lstm.Inputs(x),
-        lstm.Inputs(problems[2].args["x"], problems[2].args["state"], problems[2].args["m"], problems[2].valid),
+        Inputs(x, problems[0].args["state"], problems[0].args["m"], problems[0].valid),
+        Inputs(x),
+        Inputs(problems[2].args["x"], problems[2].args["state"], problems[2].args["m"], problems[2].valid),
     ]
     return problems[0].params, passes, [p.dh for p in problems], [p.dstate for p in problems]
 
@@ -40,14 +41,14 @@ def three(rng, put, **sizes):
 @pytest.fixture(params=[True, False], ids=["gate by gate", "all gates at once"])
 def products(request, monkeypatch):
     """Chooses how the steps are multiplied; calling it chooses the other way."""
-    monkeypatch.setattr(lstm, "by_gate", lambda H, columns: request.param)
-    return lambda: monkeypatch.setattr(lstm, "by_gate", lambda H, columns: not request.param)
+    monkeypatch.setattr(columns, "by_gate", lambda H, columns: request.param)
+    return lambda: monkeypatch.setattr(columns, "by_gate", lambda H, columns: not request.param)
 
 
 @pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
 def test_forward(sizes, products, rng, put):
     params, passes, _, _ = three(rng, put, **sizes)
-    for (h, state, _), p in zip(lstm.forward_together(params, passes), passes, strict=True):
+    for (h, state, _), p in zip(Columns().forward(params, passes), passes, strict=True):
         given = {"state": p.state, "m": p.m} if p.m is not None else {}
         problem = Problem(lstm, {}, {"params": params, "x": p.x, **given}, p.valid)
         assert_close((h, state), put(textbook.run(problem)))
@@ -56,17 +57,17 @@ def test_forward(sizes, products, rng, put):
 @pytest.mark.parametrize("within", [True, False], ids=["a scope", "none"])
 def test_products_with_an_input_are_kept(within, rng, put, monkeypatch):
     """For later passes over it, in a scope, and made anew in the next one; the numbers are the same to the bit."""
-    calls, real = [], lstm_packing.project
-    monkeypatch.setattr(lstm_packing, "project", lambda *args, **out: calls.append(1) or real(*args, **out))
+    calls, real = [], packing.project
+    monkeypatch.setattr(packing, "project", lambda *args, **out: calls.append(1) or real(*args, **out))
     work, held_before = Workspace(), []
     for _ in range(3):
         params, passes, _, _ = three(rng, put, **SIZES["x by itself"])
         passes = [replace(p, lasting=True) for p in passes]
-        expected = [h for h, _, _ in lstm.forward_together(params, [*passes, passes[0]])]
+        expected = [h for h, _, _ in Columns().forward(params, [*passes, passes[0]])]
         calls.clear()
         with scope(work) if within else nullcontext():
-            found = [h.copy() for h, _, _ in lstm.forward_together(params, passes, work=work)]
-            found.append(lstm.forward_together(params, passes[:1], work=work)[0][0].copy())
+            found = [h.copy() for h, _, _ in Columns().forward(params, passes, work=work)]
+            found.append(Columns().forward(params, passes[:1], work=work)[0][0].copy())
         work.free_all()
         assert_same_bits(found, expected)
         assert len(calls) == (2 if within else 3)  # two inputs; without a scope the first of them once more
@@ -79,11 +80,11 @@ def test_products_with_an_input_are_kept(within, rng, put, monkeypatch):
 def test_products_that_are_not_kept(change, rng, put, monkeypatch):
     params, passes, _, _ = three(rng, put, **SIZES["x by itself"])
     passes = [replace(p, lasting=change.get("lasting", True)) for p in passes]
-    monkeypatch.setattr(lstm_packing, "KEPT", change.get("KEPT", lstm_packing.KEPT))
+    monkeypatch.setattr(packing, "KEPT", change.get("KEPT", packing.KEPT))
     work = Workspace()
     with scope(work):
-        lstm.forward_together(params, passes, work=work)
-        assert not work.has_made(passes[0].x, f"x W by {id(lstm_packing.packed(params, work))}")
+        Columns().forward(params, passes, work=work)
+        assert not work.has_made(passes[0].x, f"x W by {id(packing.packed(params, work))}")
         assert work.has_made(params)
 
 
@@ -92,10 +93,10 @@ def test_products_that_are_not_kept(change, rng, put, monkeypatch):
 def test_backward(n, sizes, products, rng, put):
     params, *several = three(rng, put, **sizes)
     passes, dhs, dstates = (given[:n] for given in several)
-    caches = [cache for _, _, cache in lstm.forward_together(params, passes)]
+    caches = [cache for _, _, cache in Columns().forward(params, passes)]
     dhs[1] = dstates[-1] = None
-    total, grads = lstm.backward_together(params, caches, dhs, dstates)
-    less, without = lstm.backward_together(params, caches, dhs, dstates, masks=False)
+    total, grads = Columns().backward(params, caches, dhs, dstates)
+    less, without = Columns().backward(params, caches, dhs, dstates, masks=False)
     assert_same_bits((less, [g.x for g in without]), (total, [g.x for g in grads]))
     assert all(g.m is None for g in without)
     products()
@@ -103,10 +104,7 @@ def test_backward(n, sizes, products, rng, put):
     for n, p in enumerate(passes):
         _, _, cache = lstm.forward(params, p.x, state=p.state, m=p.m, valid=p.valid)
         alone = lstm.backward(params, cache, dhs[n], dstate=dstates[n])
-        assert_close((grads[n].x, grads[n].state, grads[n].hhat), (alone.x, alone.state, alone.hhat))
-        assert (grads[n].m is None) == (p.m is None)
-        if p.m is not None:
-            assert_close(grads[n].m, alone.m)
+        assert_close((grads[n].x, grads[n].state, grads[n].m), (alone.x, alone.state, alone.m))
         expected = tree_add(expected, alone.params)
     assert_close(total, expected)
 
@@ -114,9 +112,9 @@ def test_backward(n, sizes, products, rng, put):
 def test_several_chunks(rng, xp, put):
     """The sum over chunks of steps, the last of which is shorter, is the sum over steps."""
     problem = make("lstm", rng, put, T=47, B=70)  # 6580 columns of two passes: six chunks
-    given = lstm.Inputs(problem.args["x"], problem.args["state"], problem.args["m"])
-    caches = [cache for _, _, cache in lstm.forward_together(problem.params, [given, given])]
-    total, grads = lstm.backward_together(problem.params, caches, [problem.dh, problem.dh], [None, None])
+    given = Inputs(problem.args["x"], problem.args["state"], problem.args["m"])
+    caches = [cache for _, _, cache in Columns().forward(problem.params, [given, given])]
+    total, grads = Columns().backward(problem.params, caches, [problem.dh, problem.dh], [None, None])
     expected, dx = None, []
     for rows in np.array_split(np.arange(70), 7):  # 329 columns each: one chunk
         part = {
@@ -136,10 +134,10 @@ def test_passes_of_another_shape_are_refused(rng, put):
     params, passes, _, _ = three(rng, put)
     longer = make("lstm", rng, put, T=5).args["x"]
     with pytest.raises(ValueError, match=r"x of a later pass has shape \(5, 3, 2\), expected \(4, 3, 2\)"):
-        lstm.forward_together(params, [passes[0], lstm.Inputs(longer)])
-    caches = [lstm.forward(params, x)[2] for x in (passes[0].x, longer)]
+        Columns().forward(params, [passes[0], Inputs(longer)])
+    caches = [Columns().forward(params, [Inputs(x)])[0][2] for x in (passes[0].x, longer)]
     with pytest.raises(ValueError, match=r"x of a later cache has shape \(5, 3, 2\)"):
-        lstm.backward_together(params, caches, [None, None], [None, None])
+        Columns().backward(params, caches, [None, None], [None, None])
 
 
 @pytest.mark.parametrize("cell", ["rnn", "lstm", "gru"])
@@ -162,21 +160,10 @@ def test_a_classifier(cell, remat, rng, put):
 REGULARIZERS = {
     "FD": FD(p=0.4),
     "EL": EL(p=0.4, samples=2),
-    "AdD": AdD(budgets=2, adv_steps=2),
-    "reselect": AdD(budgets=2, search="reselect", adv_steps=2, swaps=1),
-    "exact": AdD(budgets=1, search="exact"),
+    "AdD": AdD(budgets=2, search=Greedy(K=2, keep="last")),
+    "reselect": AdD(budgets=2, search=Reselect(swaps=1)),
+    "exact": AdD(budgets=1, search=Exact()),
 }
-
-
-class Overridden(Classifier):
-    """A classifier with a body of its own, which its bodies know nothing of."""
-
-    def body(self, params, batch, **given):
-        return super().body(params, batch, **given)
-
-    @classmethod
-    def of(cls, model):
-        return cls(**vars(model))
 
 
 class OneByOne:
@@ -186,29 +173,31 @@ class OneByOne:
         self.model = model
 
     def __getattr__(self, name):
-        if name in ("bodies", "bodies_backward"):
+        if name in ("bodies", "bodies_backward", "scope"):
             raise AttributeError(name)
         return getattr(self.model, name)
 
 
-@pytest.mark.parametrize(
-    "regularizer",
-    REGULARIZERS.values(),
-    ids=REGULARIZERS,
-)
-@pytest.mark.parametrize("wrapped", [OneByOne, Overridden.of])
-def test_a_regularizer_of_a_model_without_it_is_the_same(regularizer, wrapped, rng, put):
+@pytest.mark.parametrize("regularizer", REGULARIZERS.values(), ids=REGULARIZERS)
+def test_a_regularizer_of_a_model_without_it_is_the_same(regularizer, rng, put):
     model, params, batch = network(rng, put, input_dropout=0.3, I=4)
     seed = int(rng.integers(2**32))
     one, two = (
-        regularizer(m, params, batch, rng=np.random.default_rng(seed), likelihood=1.0) for m in (model, wrapped(model))
+        regularizer(m, params, batch, rng=np.random.default_rng(seed), likelihood=1.0) for m in (model, OneByOne(model))
     )
     assert_close((one.value, one.nll, one.grads), (two.value, two.nll, two.grads))
-    assert runs_together(model)
-    assert not runs_together(wrapped(model))
     if one.trace is not None:
         assert_close(one.trace.eps, two.trace.eps)
         assert one.trace.passes == two.trace.passes
+
+
+def test_a_body_of_ones_own_needs_bodies_of_ones_own():
+    """Regularizers call ``bodies``: a class that overrode ``body`` alone would be trained as if it had not."""
+    with pytest.raises(TypeError, match="Half overrides body, expected that it overrides bodies as well"):
+
+        class Half(Classifier):
+            def body(self, params, batch, **given):
+                return super().body(params, batch, **given)
 
 
 @pytest.mark.parametrize("regularizer", REGULARIZERS.values(), ids=REGULARIZERS)
@@ -218,21 +207,22 @@ def test_same_bits_from_used_buffers(regularizer, share, rng, put):
     options = {"n_layers": 2, "steps": "all", "valid": RAGGED, "input_dropout": 0.3, "I": 4}
     model, params, batch = network(rng, put, **options)
     asked = replace(regularizer, share_noise=share)
-    seed, work = int(rng.integers(2**32)), Workspace()
+    seed, reused = int(rng.integers(2**32)), reusing(model)
 
-    def term(seed, **given):
-        found = asked(model, params, batch, rng=np.random.default_rng(seed), likelihood=1.0, **given)
+    def term(model, seed):
+        found = asked(model, params, batch, rng=np.random.default_rng(seed), likelihood=1.0)
         return found.value, found.nll, found.grads
 
     for n in range(3):
-        assert_same_bits(term(seed + n, work=work), term(seed + n))
+        assert_same_bits(term(reused, seed + n), term(model, seed + n))
 
 
 def test_two_passes_at_a_time_hold_two_slots(rng, put):
     """The first probe's memory is free again when the adversarial pass takes its own."""
     model, params, batch = network(rng, put)
     work = Workspace()
-    AdD(budgets=2, adv_steps=2)(model, params, batch, rng=rng, likelihood=1.0, work=work)
+    add = AdD(budgets=2, search=Greedy(K=2, keep="last"))
+    add(reusing(model, work), params, batch, rng=rng, likelihood=1.0)
     assert len(work) == 2
     assert not work.taken
 
@@ -250,11 +240,12 @@ def test_two_caches_live_at_a_time_without_a_workspace(rng, put):
             return [self._count(done) for done in super()._bodies(*args, **given)]
 
         def _count(self, done):
-            alive.add(done[2].caches[0].slot)
+            alive.add(done[2].caches[0].own.slot)
             most[0] = max(most[0], len(alive))
             return done
 
-    AdD(budgets=3, adv_steps=3)(Counted(model), params, batch, rng=rng, likelihood=1.0)
+    add = AdD(budgets=3, search=Greedy(K=3, keep="last"))
+    add(Counted(model), params, batch, rng=rng, likelihood=1.0)
     assert most == [2]
 
 
@@ -267,38 +258,38 @@ def test_no_noise_means_the_same_with_and_without(rng, put):
     assert all(given["noise"] is noise for given in seen.forward)
 
 
-def test_together_is_instead_of_base(rng, put):
-    model, params, batch = network(rng, put)
-    base, _, _ = model.body(params, batch, masks={}, noise=None)
-    for wrong in ({"base": base}, {"search": "exact"}):
-        with pytest.raises(ValueError, match="together is given: expected no base, and a search among"):
-            find_adversary(model, params, batch, rng=rng, budgets=2, together=lambda m0, m: None, **wrong)
-
-
 def test_no_passes_are_refused(rng, put):
     params = make("lstm", rng, put).params
     with pytest.raises(ValueError, match="passes is empty, expected at least one"):
-        lstm.forward_together(params, [])
+        Columns().forward(params, [])
     with pytest.raises(ValueError, match="caches is empty, expected at least one"):
-        lstm.backward_together(params, [], [], [])
+        Columns().backward(params, [], [], [])
 
 
-def test_release_frees_what_a_record_holds(rng, put):
+def test_a_scope_forgets_its_passes_but_those_that_are_kept(rng, put):
     model, params, batch = network(rng, put, n_layers=2)
     work = Workspace()
-    _, _, cache = model.body(params, batch, masks={}, noise=None, work=work)
-    assert len(work.taken) == 2
-    work.release(cache)
-    work.release(cache)
+    model = reusing(model, work)
+    dfeatures = put(rng.standard_normal((1, 3, 4)))
+
+    def body():
+        return model.body(params, batch, masks={}, noise=None)[2]
+
+    with model.scope():
+        with model.scope() as keep:
+            kept, forgotten = body(), body()
+            keep(kept)
+            assert len(work.taken) == 4
+        assert len(work.taken) == 2
+        body()
+        model.body_backward(params, kept, dfeatures)
+        with pytest.raises(StaleCacheError):
+            model.body_backward(params, forgotten, dfeatures)
+    assert not work.taken and len(work) == 4
+    with model.scope() as keep:
+        body()
+        keep(kept)  # stale: its slots are another pass's now
     assert not work.taken
-    _, _, again = model.body(params, batch, masks={}, noise=None, work=work)
-    assert len(work.taken) == 2 == len(work)
-    assert again.caches[0].slot is not again.caches[1].slot
-    work.release(cache)  # stale: its slots are another pass's now
-    assert len(work.taken) == 2
-    work.release({"twice": (again, again)})
-    assert not work.taken
-    assert work.slot() is not work.slot()
 
 
 def test_a_batch_that_is_read_by_columns(rng, put):
@@ -307,6 +298,6 @@ def test_a_batch_that_is_read_by_columns(rng, put):
     params = put(tree_map(lambda a: a.astype(np.float64), model.init(rng)))
     batch = Batch(put(rng.standard_normal((5, 3, 2))), put(rng.integers(0, 3, 3)))
     features, _, _ = model.body(params, batch, masks={}, noise=None)
-    below, _, _ = stack.forward("lstm", params.cells[:1], batch.x, state=None, masks=(None,), valid=None)
+    [(below, _, _)] = stack.forward("lstm", params.cells[:1], [batch.x], state=None, masks=[(None,)], valid=None)
     above, _, _ = lstm.forward(params.cells[1], put(np.ascontiguousarray(to_host(below))))
     assert_close(features, above)

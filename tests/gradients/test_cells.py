@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from minadv import gradcheck, lstm
+from minadv import gradcheck
 from tests.support.cells import CELLS, GAPS, RAGGED, make, seeds, sizes_and_masks
 
 BOTH = ("h", "state")
@@ -44,23 +44,6 @@ def test_every_gradient_is_right_and_not_zero(name, mask, valid, rng, put):
 @pytest.mark.parametrize("name", CELLS)
 def test_each_cotangent_by_itself(name, outputs, rng, put):
     report = check(make(name, rng, put, T=3, B=2, H=2), rng, outputs)
-    assert all(row.analytic > 1e-3 for row in report.rows), str(report)
-
-
-@pytest.mark.parametrize("by_gate", [True, False])
-@pytest.mark.parametrize(
-    "sizes",
-    [
-        {"T": 3, "I": 1, "H": 8},
-        {"T": 3, "I": 2, "H": 2},
-        {"T": 2, "I": 70, "H": 3, "B": 2},
-        {"T": 100, "I": 1, "H": 1, "B": 2},
-    ],
-    ids=["x below the state", "x by itself", "x in pieces", "its weights in pieces"],
-)
-def test_however_the_lstm_multiplies(by_gate, sizes, rng, put, monkeypatch):
-    monkeypatch.setattr(lstm, "by_gate", lambda H, columns: by_gate)
-    report = check(make("lstm", rng, put, **sizes), rng)
     assert all(row.analytic > 1e-3 for row in report.rows), str(report)
 
 

@@ -44,7 +44,4 @@ def test_the_mask_gradient_is_the_sum_over_steps(name, xp, put, drawn, rng):
     h, _, grads = problem.run()
     start = problem.args["state"].h if drawn["state"] else xp.zeros_like(h[0])
     h_prev = xp.concatenate([start[None], h[:-1]])  # (T, B, H), the state that entered each step
-    if drawn["mask"] is None:
-        assert grads.m is None
-    else:
-        assert_close(grads.m, (grads.hhat * h_prev).sum(axis=0))
+    assert_close(grads.m, (grads.hhat * h_prev).sum(axis=0))

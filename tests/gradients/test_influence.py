@@ -53,17 +53,18 @@ def test_four_ways_to_the_influence_map(cell, readout, scale, distance, valid, s
     m0, m = masks.scale(put(EPS0), scale, p=0.25), masks.scale(eps, scale, p=0.25)
 
     f0, _, _ = model.body(params, batch, masks={"layer0": m0}, noise=None)
-    f1, _, cache = model.body(params, batch, masks={"layer0": m}, noise=None)
+    f1, _, _ = model.body(params, batch, masks={"layer0": m}, noise=None)
     df = model.compare(params, f0, f1, lam, by_name(distance)).dfeatures1
-    dread = xp.zeros_like(cache.caches[0].h[1:])  # (T, B, H); the state at T is that of the last valid step
-    dread[-len(df) :] = df
 
-    module, layer, cache = stack.by_name(cell), params.cells[0], cache.caches[0]
+    module, layer = stack.by_name(cell), params.cells[0]
+    _, _, cache = module.forward(layer, batch.x, m=m, valid=batch.valid)
+    dread = xp.zeros_like(cache.h[1:])  # (T, B, H); the state at T is that of the last valid step
+    dread[-len(df) :] = df
     masked = readout == "masked"
     dh = m * dread if masked else dread
     grads = module.backward(layer, cache, dh, weights=False)
     own = (dread * cache.h[1:]).sum(axis=0) if masked else 0  # u = t
-    once = influence_map(cache.h[:-1], grads.hhat) + own  # before hhat's memory serves another backward pass
+    once = influence_map(cache.h[:-1], grads.hhat) + own
     double = influence_map_double_sum(module, layer, cache, dh, dread if masked else None)
 
     assert_close(once, double, 1e-10)
@@ -116,9 +117,10 @@ def test_a_carried_state_is_masked_too(cell, rng, xp, put):
     trace = find_adversary(model, params, batch, rng=rng, budgets=2, state=state)
     eps = trace.start["layer0"]
     f0, _, _ = model.body(params, batch, masks={}, noise=None, state=state)
-    f1, _, cache = model.body(params, batch, masks={"layer0": eps}, noise=None, state=state)
-    dh = xp.zeros_like(cache.caches[0].h[1:])
+    f1, _, _ = model.body(params, batch, masks={"layer0": eps}, noise=None, state=state)
+    h, _, cache = module.forward(params.cells[0], batch.x, m=eps, state=state[0])
+    dh = xp.zeros_like(h)
     dh[-1] = model.compare(params, f0, f1, None, by_name("js")).dfeatures1[0]
-    hhat = module.backward(params.cells[0], cache.caches[0], dh, weights=False).hhat
-    assert_close(trace.im["layer0"], influence_map(xp.concatenate([state[0].h[None], cache.caches[0].h[1:-1]]), hhat))
+    hhat = module.backward(params.cells[0], cache, dh, weights=False).hhat
+    assert_close(trace.im["layer0"], influence_map(xp.concatenate([state[0].h[None], h[:-1]]), hhat))
     assert float(abs(hhat[0] * state[0].h).max()) > 1e-8

@@ -9,6 +9,7 @@ from minadv import regularizers
 from minadv.backend import to_host
 from minadv.base.trees import leaves, tree_map
 from minadv.regularizers import VAT, AdD, Sum
+from minadv.searches import Exact, Greedy, Reselect
 from tests.support.cells import RAGGED
 from tests.support.compare import assert_close, assert_same_bits
 from tests.support.networks import network
@@ -46,8 +47,8 @@ def test_every_entry_of_every_gradient(name, rng, xp, put):
 
 SEARCHED = {
     "greedy": AdD(budgets=2),
-    "reselect": AdD(budgets=2, search="reselect", adv_steps=2, keep="best"),
-    "exact": AdD(budgets=2, search="exact", stop_base=True),
+    "reselect": AdD(budgets=2, search=Reselect()),
+    "exact": AdD(budgets=2, search=Exact(), stop_base=True),
     "AdD + VAT": Sum((AdD(budgets=2), VAT(norm=0.5))),
 }
 
@@ -61,8 +62,8 @@ def test_the_gradient_is_that_of_the_mask_held_fixed(name, rng, put, monkeypatch
     search = regularizers.find_adversary
 
     def answer(*args, **given):
-        search(*args, **given)  # draws what a search draws, so that what is drawn after it is the same
-        return replace(found.trace, im=None, visits=(), start={}, d=None)
+        base = search(*args, **given).base  # draws what a search draws, so that what is drawn after it is the same
+        return replace(found.trace, im=None, visits=(), d=None, base=base)
 
     monkeypatch.setattr(regularizers, "find_adversary", answer)
     again = SEARCHED[name](*net, rng=np.random.default_rng(0), **options)
@@ -71,11 +72,11 @@ def test_the_gradient_is_that_of_the_mask_held_fixed(name, rng, put, monkeypatch
 
 
 @every_cell
-@pytest.mark.parametrize("search", ["greedy", "reselect", "exact"])
+@pytest.mark.parametrize("search", [Greedy(), Reselect(K=1), Exact()], ids=lambda search: search.name)
 def test_searching_again_nearby_finds_the_same_mask_and_slope(cell, search, rng, put):
     """The mask is locally constant: to first order, a loss with the mask searched anew is the loss with it fixed."""
     model, params, batch = network(rng, put, cell=cell)
-    regularizer = AdD(budgets=2, search=search, keep="best")
+    regularizer = AdD(budgets=2, search=search)
     step = 1e-6
     direction = tree_map(lambda a: put(rng.standard_normal(a.shape)), params)
 
@@ -99,6 +100,6 @@ def test_far_away_the_search_finds_another_mask(rng, put):
     found = set()
     for offset in np.linspace(0, 2, 9):
         moved = tree_map(lambda a, v, s=offset: a + s * v, params, direction)
-        trace = AdD(budgets=2, search="exact")(model, moved, batch, rng=rng).trace
+        trace = AdD(budgets=2, search=Exact())(model, moved, batch, rng=rng).trace
         found.add(to_host(trace.eps["layer0"]).tobytes())
     assert len(found) > 1

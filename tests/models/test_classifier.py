@@ -43,7 +43,7 @@ def test_it_is_the_cells_one_after_the_other_and_a_softmax_of_the_last_valid_sta
     module = stack.by_name(cell)
     h, first, _ = module.forward(params.cells[0], batch.x, m=m["layer0"], valid=batch.valid)
     h, second, _ = module.forward(params.cells[1], h, m=m["layer1"], valid=batch.valid)
-    assert_same_bits(state, (first, second))
+    assert_close(state, (first, second))
     for b, length in enumerate([4, 3, 1]):
         assert_close(features[0, b], (h * m["readout"])[length - 1, b])
     logits = to_host(features)[0] @ to_host(params.V) + to_host(params.b)
@@ -99,7 +99,7 @@ def test_the_gradients_of_the_body(cell, readout, steps, rng, xp, put):
 
     def backward(args, dfeatures):
         _, _, cache = model.body(params, batch, masks=args["masks"], noise=noise, dx=args["dx"])
-        grads = model.body_backward(params, cache, dfeatures, inputs=True)
+        grads = model.body_backward(params, cache, dfeatures, inputs=True, masks=tuple(masks))
         return {"layers": grads.params.cells, "masks": grads.masks, "dx": grads.inputs}
 
     args = {"layers": params.cells, "masks": masks, "dx": put(rng.standard_normal((4, 3, 2)))}
@@ -108,14 +108,45 @@ def test_the_gradients_of_the_body(cell, readout, steps, rng, xp, put):
     assert all(row.analytic > 1e-4 for row in report.rows), str(report)
 
 
-def test_a_backward_pass_computes_what_it_is_asked_for(rng, put):
-    model, params, batch = network(rng, put)
+@every_cell
+@pytest.mark.parametrize("readout", ["clean", "masked"])
+def test_a_backward_pass_computes_what_it_is_asked_for(cell, readout, rng, put):
+    model, params, batch = network(rng, put, cell=cell, readout=readout, n_layers=2)
     features, _, cache = model.body(params, batch, masks={"layer0": put(np.ones((3, 4)))}, noise=None)
-    full = model.body_backward(params, cache, features, inputs=True)
+    names = tuple(site.name for site in model.sites)
+    full = model.body_backward(params, cache, features, inputs=True, masks=names)
     light = model.body_backward(params, cache, features, weights=False)
-    assert (light.params, light.inputs) == (None, None)
-    assert_same_bits(light.masks, full.masks)
-    assert set(full.masks) == {"layer0"}
+    assert (light.params, light.inputs, light.masks) == (None, None, {})
+    assert set(full.masks) == set(names)
+    for name in names:
+        one = model.body_backward(params, cache, features, weights=False, masks=(name,))
+        assert set(one.masks) == {name}
+        assert_close(one.masks[name], full.masks[name])
+
+
+@every_cell
+@pytest.mark.parametrize("readout", ["clean", "masked"])
+@pytest.mark.parametrize("steps", ["last", "all"])
+def test_a_mask_has_a_gradient_whether_or_not_it_was_given(cell, readout, steps, rng, put):
+    """Without one m = 1, and the gradient is that at a mask of ones."""
+    model, params, batch = network(rng, put, cell=cell, readout=readout, steps=steps, n_layers=2, valid=RAGGED)
+    names = tuple(site.name for site in model.sites)
+    ones = {name: put(np.ones((3, 4))) for name in names}
+    found = []
+    for given in ({}, ones):
+        features, _, cache = model.body(params, batch, masks=given, noise=None)
+        found.append(model.body_backward(params, cache, features, weights=False, masks=names).masks)
+    assert_close(*found)
+    assert all(float(abs(dm).max()) > 1e-6 for dm in found[0].values())
+
+
+def test_whoever_overrides_one_pass_overrides_several():
+    """The searches and regularizers run several passes at once: a pass of one's own must not be left out there."""
+    with pytest.raises(TypeError, match=r"Other overrides body, expected that it overrides bodies as well"):
+        type("Other", (Classifier,), {"body": lambda self: None})
+    with pytest.raises(TypeError, match=r"Other overrides body_backward, .* overrides bodies_backward as well"):
+        type("Other", (Classifier,), {"body_backward": lambda self: None})
+    type("Other", (Classifier,), {"body": lambda self: None, "bodies": lambda self: None})
 
 
 @pytest.mark.parametrize("lam", [None, "steps", "steps and examples"])

@@ -8,7 +8,7 @@ from minadv import lstm
 from minadv.backend import to_host
 from minadv.base.trees import leaves, tree_map
 from minadv.distances import by_name
-from minadv.fast.workspace import Workspace, scope
+from minadv.fast import reusing
 from minadv.models.language.model import LanguageModel, TokenBatch
 from tests.support.compare import assert_close, assert_same_bits, assert_zero
 from tests.support.language_models import DROPOUTS, PENALTIES, language
@@ -137,19 +137,18 @@ def test_a_workspace_changes_nothing(rng, put):
     """The same bits from used buffers, and U is dropped once for the passes that share a mask."""
     net = language(rng, put, **DROPOUTS, **PENALTIES)
 
-    def step(work, masks):
-        features, state, cache = net.model.body(
-            net.params, net.batch, masks=masks, noise=net.noise, state=net.state, work=work
-        )
+    def step(model, masks):
+        given = {"masks": masks, "noise": net.noise, "state": net.state}
+        features, state, cache = model.body(net.params, net.batch, **given)
         head = net.model.head(net.params, features, net.batch.targets)
         back = net.model.body_backward(net.params, cache, head.dfeatures)
         return tree_map(lambda a: a.copy(), (features, state, head, back)), cache.cells
 
-    work = Workspace()
-    with scope(work):
-        results, cells = zip(*[step(work, masks) for masks in ({}, net.masks, {})], strict=True)
+    model = reusing(net.model)
+    with model.scope():
+        results, cells = zip(*[step(model, masks) for masks in ({}, net.masks, {})], strict=True)
     for result, masks in zip(results, ({}, net.masks, {}), strict=True):
-        assert_same_bits(result, step(None, masks)[0])
+        assert_same_bits(result, step(net.model, masks)[0])
     assert all(a is b for a, b in zip(cells[0], cells[1], strict=True))
 
 

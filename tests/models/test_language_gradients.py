@@ -42,7 +42,7 @@ def test_the_body(tied, penalties, rng, xp, put):
     def backward(args, d):
         given = {"masks": args["masks"], "state": args["state"], "dx": args["dx"]}
         _, _, cache = model.body(args["params"], batch, noise=noise, **given)
-        back = model.body_backward(args["params"], cache, d[0], inputs=True, dstate=d[1])
+        back = model.body_backward(args["params"], cache, d[0], inputs=True, masks=tuple(args["masks"]), dstate=d[1])
         params = zeros_for_none(back.params, args["params"])
         return {"params": params, "state": back.state, "masks": back.masks, "dx": back.inputs}
 
@@ -73,7 +73,7 @@ def test_the_training_loss(tied, dropouts, block, rng, xp, put):
     def backward(args, d):
         features, _, cache = run(**args)
         head = model.head(args["params"], features, batch.targets)
-        back = model.body_backward(args["params"], cache, head.dfeatures)
+        back = model.body_backward(args["params"], cache, head.dfeatures, masks=tuple(args["masks"]))
         found = {"params": tree_add(head.params, back.params), "state": back.state, "masks": back.masks}
         return tree_map(lambda a: d * a, found)
 
@@ -99,7 +99,7 @@ def test_the_distance_of_two_passes(name, rng, xp, put):
         (f0, _, cache0), (f1, _, cache1) = run(args["params"], {}), run(**args)
         found = model.compare(args["params"], f0, f1, lam, by_name(name))
         back0 = model.body_backward(args["params"], cache0, found.dfeatures0)
-        back1 = model.body_backward(args["params"], cache1, found.dfeatures1)
+        back1 = model.body_backward(args["params"], cache1, found.dfeatures1, masks=tuple(args["masks"]))
         grads = tree_add(tree_add(found.params, back0.params), back1.params)
         return tree_map(lambda a: d * a, {"params": grads, "masks": back1.masks})
 
@@ -114,12 +114,13 @@ def test_windows_chained_by_their_states_are_one_long_window(rng, put):
     model, given = net.model, {"masks": net.masks, "noise": net.noise}
     features, _, cache = model.body(net.params, net.batch, state=net.state, **given)
     d = put(rng.standard_normal(features.shape))
-    whole = model.body_backward(net.params, cache, d)
+    names = tuple(net.masks)
+    whole = model.body_backward(net.params, cache, d, masks=names)
     first, second = (TokenBatch(net.batch.tokens[at]) for at in (slice(0, 2), slice(2, 6)))
     _, between, cache1 = model.body(net.params, first, state=net.state, **given)
     _, _, cache2 = model.body(net.params, second, state=between, **given)
-    back2 = model.body_backward(net.params, cache2, d[2:])
-    back1 = model.body_backward(net.params, cache1, d[:2], dstate=back2.state)
+    back2 = model.body_backward(net.params, cache2, d[2:], masks=names)
+    back1 = model.body_backward(net.params, cache1, d[:2], masks=names, dstate=back2.state)
     assert_close(tree_add(back1.params, back2.params), whole.params)
     assert_close((back1.state, tree_add(back1.masks, back2.masks)), (whole.state, whole.masks))
     truncated = model.body_backward(net.params, cache1, d[:2])
@@ -144,11 +145,13 @@ def test_a_backward_pass_computes_what_it_is_asked_for(rng, put):
     net = language(rng, put, **DROPOUTS)
     given = {"masks": {"layer0": net.masks["layer0"], "layer2": net.masks["layer2"]}, "noise": net.noise}
     features, _, cache = net.model.body(net.params, net.batch, **given)
-    full = net.model.body_backward(net.params, cache, features, inputs=True)
-    light = net.model.body_backward(net.params, cache, features, weights=False)
+    names = ("layer0", "layer1")  # of a layer with a mask, and of one without, where m = 1
+    full = net.model.body_backward(net.params, cache, features, inputs=True, masks=names)
+    light = net.model.body_backward(net.params, cache, features, weights=False, masks=names)
     assert (light.params, light.inputs) == (None, None)
     assert_same_bits((light.masks, light.state), (full.masks, full.state))
-    assert set(full.masks) == {"layer0", "layer2"}
+    assert tuple(full.masks) == names
+    assert net.model.body_backward(net.params, cache, features).masks == {}
     assert (full.params.P, full.params.b) == (None, None)
 
 

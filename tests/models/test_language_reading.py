@@ -8,7 +8,8 @@ import pytest
 
 from minadv.backend import to_host
 from minadv.base.trees import tree_map
-from minadv.fast.workspace import Workspace, scope
+from minadv.fast import reusing
+from minadv.fast.workspace import Workspace
 from minadv.models.language.model import LanguageModel, TokenBatch
 from minadv.models.language.reading import Reading, next_word_probabilities, read
 from tests.support.compare import assert_close, assert_same_bits
@@ -116,9 +117,10 @@ def test_a_workspace_changes_nothing_in_generation(rng, put):
     net = language(rng, put)
     work = Workspace()
     state = plain_state = None
-    with scope(work):
+    model = reusing(net.model, work)
+    with model.scope():
         for token in net.batch.tokens:
-            p, state = next_word_probabilities(net.model, net.params, state, token, work=work)
+            p, state = next_word_probabilities(model, net.params, state, token)
             plain, plain_state = next_word_probabilities(net.model, net.params, plain_state, token)
             assert_same_bits((p, state), (plain, plain_state))
     assert len(work) == 3  # one slot a layer, however many words

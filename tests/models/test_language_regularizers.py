@@ -3,16 +3,16 @@
 import numpy as np
 import pytest
 
-from minadv import gradcheck
+from minadv import fast, gradcheck
 from minadv.adversary import find_adversary
 from minadv.backend import to_host
 from minadv.base.shared_draws import Share
 from minadv.base.trees import leaves, tree_map
 from minadv.distances import by_name
-from minadv.fast.workspace import Workspace
 from minadv.influence import ZeroInfluenceWarning
 from minadv.models.language.model import TokenBatch
 from minadv.regularizers import AT, EL, FD, VAT, VD, AdD, Pi, Plain
+from minadv.searches import Exact, Greedy, Random, Reselect
 from tests.support.compare import assert_close, assert_same_bits
 from tests.support.language_models import DROPOUTS, PENALTIES, language
 from tests.support.networks import Watched
@@ -20,7 +20,7 @@ from tests.support.regularized import LIKELIHOOD, WEIGHT, Passes
 
 BUDGETS = {"layer0": 2, "layer1": 1, "layer2": 2}
 DELTAS = {"layer0": 0.5, "layer1": 0.5, "layer2": 0.7}
-OFF = "ignore::minadv.adversary.SmallBudgetWarning"
+OFF = "ignore::minadv.searches.SmallBudgetWarning"
 
 
 def mean_distance(at, name="js", first=0, last=-1, stop=False):
@@ -40,7 +40,7 @@ CASES = {  # the regularizer, its value, and the passes at which the likelihood 
     "Pi": (Pi(p=0.4, share_noise=False), mean_distance, [0]),
     "AdD": (AdD(budgets=BUDGETS), mean_distance, [0]),
     "AdD, K=2, delta by layer": (
-        AdD(delta=DELTAS, adv_steps=2, distance="kl"),
+        AdD(delta=DELTAS, search=Greedy(K=2, keep="last"), distance="kl"),
         lambda at: mean_distance(at, "kl"),
         [0],
     ),
@@ -49,10 +49,14 @@ CASES = {  # the regularizer, its value, and the passes at which the likelihood 
         lambda at: mean_distance(at, stop=True),
         [0],
     ),
-    "AdD, reselect": (AdD(budgets=BUDGETS, search="reselect", adv_steps=2), mean_distance, [0]),
-    "AdD, exact": (AdD(budgets=1, search="exact"), mean_distance, [0]),
-    "AdD, random": (AdD(budgets=BUDGETS, search="random", tries=3), mean_distance, [0]),
-    "AdD, independent noise": (AdD(budgets=BUDGETS, init="base", share_noise=False), mean_distance, [0]),
+    "AdD, reselect": (AdD(budgets=BUDGETS, search=Reselect()), mean_distance, [0]),
+    "AdD, exact": (AdD(budgets=1, search=Exact()), mean_distance, [0]),
+    "AdD, random": (AdD(budgets=BUDGETS, search=Random(tries=3)), mean_distance, [0]),
+    "AdD, independent noise": (
+        AdD(budgets=BUDGETS, search=Greedy(start="base", keep="last"), share_noise=False),
+        mean_distance,
+        [0],
+    ),
     "AT": (AT(norm=0.5), lambda at: at.nll(-1), [0]),
     "VAT": (VAT(norm=0.5), lambda at: mean_distance(at, "kl", stop=True), [0]),
 }
@@ -138,10 +142,10 @@ def test_adversarial_training_takes_the_penalty_with_the_likelihood(rng, put):
 
 
 @pytest.mark.filterwarnings(OFF)
-@pytest.mark.parametrize("search", ["greedy", "reselect", "exact", "random"])
+@pytest.mark.parametrize("search", [Greedy(), Reselect(K=1), Exact(), Random()], ids=lambda search: search.name)
 def test_every_search_stays_within_each_layers_budget(search, rng, put):
     net = language(rng, put, T=5, **DROPOUTS)
-    budgets = dict.fromkeys(BUDGETS, 1) if search == "exact" else BUDGETS
+    budgets = dict.fromkeys(BUDGETS, 1) if isinstance(search, Exact) else BUDGETS
     trace = find_adversary(
         net.model, net.params, net.batch, rng=rng, budgets=budgets, noise=net.noise, state=net.state, search=search
     )
@@ -170,7 +174,7 @@ def test_a_budget_larger_than_a_layer(rng, put):
 def test_new_words_are_a_remedy_for_a_zero_map(rng, put):
     """Only the words are drawn anew, as the paper runs it: the other noise is shared, and the map is not zero."""
     net = language(rng, put, V=40, **DROPOUTS)
-    given = {"budgets": 2, "init": "base", "sites": ("layer0",), "noise": net.noise}
+    given = {"budgets": 2, "search": Greedy(start="base"), "sites": ("layer0",), "noise": net.noise}
     with pytest.warns(ZeroInfluenceWarning):
         find_adversary(net.model, net.params, net.batch, rng=rng, **given)
     other = net.model.redraw(rng, net.batch, net.noise, ("words",))
@@ -180,14 +184,16 @@ def test_new_words_are_a_remedy_for_a_zero_map(rng, put):
 
 @pytest.mark.filterwarnings(OFF)
 @pytest.mark.parametrize("name", CASES)
-def test_a_workspace_changes_nothing(name, rng, put):
+def test_buffers_change_nothing(name, rng, put):
     net = language(rng, put, **DROPOUTS, **PENALTIES)
-    work = Workspace()
+    reusing = fast.reusing(net.model)
     given = {"weight": WEIGHT, "likelihood": LIKELIHOOD, "state": net.state}
     plain, first, again = (
-        CASES[name][0](net.model, net.params, net.batch, rng=np.random.default_rng(3), work=work, **given)
-        for work in (None, work, work)
+        CASES[name][0](model, net.params, net.batch, rng=np.random.default_rng(3), **given)
+        for model in (net.model, reusing, reusing)
     )
+    assert len(reusing.buffers) > 0
+    assert not reusing.buffers.taken
     for term in (first, again):
         assert_same_bits(
             (term.value, term.nll, term.grads, term.state), (plain.value, plain.nll, plain.grads, plain.state)

@@ -11,7 +11,8 @@ from minadv.backend import to_host
 from minadv.base.shared_draws import Share
 from minadv.base.trees import leaves, tree_map
 from minadv.distances import by_name
-from minadv.fast.workspace import Workspace, scope
+from minadv.fast import reusing
+from minadv.fast.workspace import Workspace
 from minadv.models import stack
 from minadv.models.encoder import Noise
 from minadv.models.text import Params, TextBatch, TextClassifier
@@ -103,8 +104,8 @@ def test_noise_is_one_inverted_mask_a_text_and_its_own_for_each_worker(rng, put)
     ]
     assert_same_bits(np.concatenate(parts), keep)
     everything = Noise(put(np.ones((3, 50), dtype=bool)))
-    x = model.body(params, batch, masks={}, noise=everything)[2].piece.cells.caches[0].x
-    bare = model.body(params, batch, masks={}, noise=None)[2].piece.cells.caches[0].x
+    x = model.body(params, batch, masks={}, noise=everything)[2].piece.cells.caches[0].own.x
+    bare = model.body(params, batch, masks={}, noise=None)[2].piece.cells.caches[0].own.x
     assert_close(x, 1.25 * bare)
 
 
@@ -117,7 +118,7 @@ def test_what_stands_on_padding_does_not_matter(fill, rng, put):
     def both(batch):
         features, _, cache = model.body(params, batch, masks=real, noise=noise)
         head = model.head(params, features, batch.targets)
-        return features, model.body_backward(params, cache, head.dfeatures, inputs=True)
+        return features, model.body_backward(params, cache, head.dfeatures, inputs=True, masks=tuple(real))
 
     real = real_masks(rng, put)
     a, e = both(padded), both(batch)
@@ -143,7 +144,7 @@ def test_the_gradients_of_the_body(cell, normalise, truncate, rng, xp, put):
     if first:  # not as a batch: a text may begin later
         _, state, _ = whole.run(
             params.encoder, batch.tokens[:first], steps="last", valid=batch.valid[:first], masks=masks, noise=noise,
-            state=None, dx=dx[:first], at=whole.moments(params.encoder), work=None,
+            state=None, dx=dx[:first], at=whole.moments(params.encoder),
         )  # fmt: skip
 
     def forward(encoder, masks, dx):
@@ -153,7 +154,7 @@ def test_the_gradients_of_the_body(cell, normalise, truncate, rng, xp, put):
     def backward(args, dfeatures):
         features, _, cache = model.body(params, batch, masks=args["masks"], noise=noise, dx=args["dx"])
         assert_close(features, forward(**args))
-        grads = model.body_backward(params, cache, dfeatures, inputs=True)
+        grads = model.body_backward(params, cache, dfeatures, inputs=True, masks=tuple(args["masks"]))
         return {"encoder": grads.params.encoder, "masks": grads.masks, "dx": grads.inputs}
 
     args = {"encoder": params.encoder, "masks": masks, "dx": dx}
@@ -171,8 +172,9 @@ def test_truncation_changes_no_value_and_keeps_little(truncate, rng, put):
     given = {"masks": m, "noise": noise, "dx": dx}
     whole, whole_state, _ = replace(model, truncate=None).body(params, batch, **given)
     work = Workspace()
-    with scope(work):
-        features, state, cache = model.body(params, batch, **given, work=work)
+    model = reusing(model, work)
+    with model.scope():
+        features, state, cache = model.body(params, batch, **given)
         assert_close((features, state), (whole, whole_state))
         assert len(work) == 1
         back = model.body_backward(params, cache, features, inputs=True)
@@ -189,7 +191,7 @@ def test_the_carried_state_has_its_term_in_the_influence_map(rng, put):
     """One step is differentiated: the map is then that of u = 0 alone, the masked copy of the carried state."""
     model, params, batch = classifier(rng, put, truncate=1)
     features, _, cache = model.body(params, batch, masks={"layer0": put(np.ones((3, 4)))}, noise=None)
-    back = model.body_backward(params, cache, features, weights=False)
+    back = model.body_backward(params, cache, features, weights=False, masks=("layer0",))
     assert float(abs(back.masks["layer0"]).min()) > 1e-6
 
 
@@ -252,11 +254,11 @@ def test_a_stopped_base_is_a_constant(rng, put):
 def test_a_backward_pass_computes_what_it_is_asked_for(rng, put):
     model, params, batch = classifier(rng, put)
     features, _, cache = model.body(params, batch, masks={"layer0": put(np.ones((3, 4)))}, noise=None)
-    full = model.body_backward(params, cache, features, inputs=True)
-    light = model.body_backward(params, cache, features, weights=False)
+    full = model.body_backward(params, cache, features, inputs=True, masks=("layer0", "readout"))
+    light = model.body_backward(params, cache, features, weights=False, masks=("layer0", "readout"))
     assert (light.params, light.inputs) == (None, None)
     assert_same_bits(light.masks, full.masks)
-    assert set(full.masks) == {"layer0"}
+    assert set(full.masks) == {"layer0", "readout"}
     assert model.body_backward(params, cache, features).inputs is None
     assert full.params == Params(full.params.encoder, None, None, None, None)
 

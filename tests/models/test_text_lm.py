@@ -11,7 +11,7 @@ from minadv.backend import to_host
 from minadv.base.shared_draws import Share
 from minadv.base.trees import leaves, tree_map
 from minadv.distances import by_name
-from minadv.fast.workspace import Workspace, scope
+from minadv.fast import reusing
 from minadv.models.pretraining import LMBatch, Params, TextLM, pretrained
 from minadv.models.text import TextClassifier
 from minadv.regularizers import EL, VD, AdD, Plain
@@ -83,7 +83,7 @@ def test_the_whole_model(cell, likelihood, rng, xp, put):
             args["params"], batch, masks=args["masks"], noise=noise, dx=args["dx"], state=args["state"]
         )
         head = model.head(params, features, batch.targets)
-        back = model.body_backward(params, cache, head.dfeatures, inputs=True)
+        back = model.body_backward(params, cache, head.dfeatures, inputs=True, masks=tuple(args["masks"]))
         grads = Params(back.params.encoder, head.params.V, head.params.b)
         return tree_map(lambda g: d * g, {"params": grads, "masks": back.masks, "dx": back.inputs, "state": back.state})
 
@@ -143,10 +143,9 @@ def test_regularizers_and_workspaces(method, rng, put):
     model, params, batch = language_model(rng, put)
     batch = model.with_candidates(rng, batch)
 
-    def step(**options):
-        return method(model, params, batch, rng=np.random.default_rng(1), likelihood=1.0, **options)
-
-    expected, term = step(), step(work=Workspace())
+    expected, term = (
+        method(one, params, batch, rng=np.random.default_rng(1), likelihood=1.0) for one in (model, reusing(model))
+    )
     assert_same_bits((term.value, term.nll, term.grads, term.state), tuple(vars(expected)[n] for n in NAMES))
     assert all(float(abs(g).max()) > 0 for _, g in leaves(term.grads))
 
@@ -158,11 +157,11 @@ def test_the_moments_are_taken_once_a_step(rng, put, monkeypatch):
     model, params, batch = language_model(rng, put)
     calls, taken = [], embedding.moments
     monkeypatch.setattr(embedding, "moments", lambda *args: calls.append(1) or taken(*args))
-    AdD(budgets=2)(model, params, batch, rng=rng, work=Workspace())
+    model = reusing(model)
+    AdD(budgets=2)(model, params, batch, rng=rng)
     assert len(calls) == 1
-    work = Workspace()
-    with scope(work):
-        model.body(params, batch, masks={}, noise=None, work=work)
+    with model.scope():
+        model.body(params, batch, masks={}, noise=None)
     assert len(calls) == 2  # another scope, in which the parameters may be others
 
 

@@ -42,12 +42,12 @@ def with_grad(a):
 
 def torch_run(name, problem):
     """h, the last state and the gradients, in the shape of `Problem.run`, all from autograd."""
-    args = tree_map(with_grad, problem.args)
-    params, x, state, m = args["params"], args["x"], args["state"], args.get("m")
+    args = tree_map(with_grad, {"m": np.ones(problem.dh[0].shape), **problem.args})  # without a mask m = 1
+    params, x, state, m = args["params"], args["x"], args["state"], args["m"]
     h, c = state.h, getattr(state, "c", None)
     hs, hhats = [], []
     for t in range(x.shape[0]):
-        hhat = h * (torch.ones_like(h) if m is None else m)
+        hhat = h * m
         hhat.retain_grad()
         hhats.append(hhat)
         h_new, c_new = STEPS[name](params, x[t], hhat, h, c, problem.options.get("leak"))
@@ -65,7 +65,7 @@ def torch_run(name, problem):
     grads = tree_map(lambda a: a.grad.numpy(), args)
     hhat_grads = np.stack([np.zeros(h.shape) if u.grad is None else u.grad.numpy() for u in hhats])
     out = torch.stack(hs).detach().numpy(), tree_map(lambda a: a.detach().numpy(), last)
-    return *out, problem.cell.Grads(grads["params"], grads["x"], grads["state"], grads.get("m"), hhat_grads)
+    return *out, problem.cell.Grads(grads["params"], grads["x"], grads["state"], grads["m"], hhat_grads)
 
 
 @pytest.mark.parametrize("valid", [None, RAGGED, GAPS], ids=["full", "ragged", "gaps"])

@@ -8,16 +8,11 @@ from hypothesis import strategies as st
 from minadv import bounds, masks
 from minadv.adversary import find_adversary
 from minadv.backend import to_host
+from minadv.searches import Exact, Greedy, Random, Reselect
 from tests.support.cells import seeds
 from tests.support.networks import network
 
-CHEAP = [
-    {"search": "greedy", "adv_steps": 1},
-    {"search": "greedy", "adv_steps": 2},
-    {"search": "reselect", "adv_steps": 1},
-    {"search": "reselect", "adv_steps": 2, "swaps": 2},
-    {"search": "random", "tries": 4},
-]
+CHEAP = [Greedy(), Greedy(K=2), Reselect(K=1), Reselect(swaps=2), Random(tries=4)]
 
 
 @st.composite
@@ -44,10 +39,10 @@ def test_nothing_beats_the_exact_search(put, setting):
     rng, options, eps0, attack = setting
     net = network(rng, put, **options)
     eps0 = None if eps0 is None else put(eps0)
-    exact = find_adversary(*net, rng=rng, eps0=eps0, search="exact", **attack)
+    exact = find_adversary(*net, rng=rng, eps0=eps0, search=Exact(), **attack)
     most = to_host(exact.d)
     for search in CHEAP:
-        trace = find_adversary(*net, rng=rng, eps0=eps0, **search, **attack)
+        trace = find_adversary(*net, rng=rng, eps0=eps0, search=search, **attack)
         visited = np.array([to_host(visit.d) for visit in trace.visits])
         assert (visited <= most + 1e-12 * (1 + most)).all()
         assert (to_host(trace.d) == visited.max(axis=0)).all()  # never worse than the best it visited
@@ -58,7 +53,7 @@ def test_nothing_beats_the_exact_search(put, setting):
 def test_the_exact_search_is_the_maximum_over_the_ball(put, setting):
     rng, options, _, attack = setting
     model, params, batch = network(rng, put, **options)
-    trace = find_adversary(model, params, batch, rng=rng, search="exact", **attack)
+    trace = find_adversary(model, params, batch, rng=rng, search=Exact(), **attack)
     ball = bounds.ball(np.ones(options["H"]), attack["budgets"])
     logits = bounds.outputs(model, params, batch, ball, scale=attack["scale"])
     w = np.full(len(ball), 1 / len(ball))
@@ -70,7 +65,7 @@ def test_the_exact_search_is_the_maximum_over_the_ball(put, setting):
 @pytest.mark.parametrize("cell", ["rnn", "lstm", "gru"])
 def test_with_a_budget_for_every_unit_the_ball_holds_every_mask(cell, rng, put):
     model, params, batch = network(rng, put, cell=cell, H=4, B=3)
-    trace = find_adversary(model, params, batch, rng=rng, search="exact", budgets=4)
+    trace = find_adversary(model, params, batch, rng=rng, search=Exact(), budgets=4)
     logits = bounds.outputs(model, params, batch, bounds.all_masks(4))
     chain = bounds.chain(bounds.base_output(model, params, batch), logits, np.full(16, 1 / 16))
     np.testing.assert_allclose(to_host(trace.d), chain.add, rtol=1e-10)
@@ -78,13 +73,14 @@ def test_with_a_budget_for_every_unit_the_ball_holds_every_mask(cell, rng, put):
 
 def test_on_average_reselection_is_stronger_than_greed_and_greed_than_chance(put):
     """Not a theorem: the mean share of the maximum over a few hundred examples, one network for each seed."""
-    shares = {"random": [], "greedy": [], "reselect": []}
+    shares = {Random(): [], Greedy(K=2): [], Reselect(): []}
     for seed in range(3):
         rng = np.random.default_rng(seed)
         net = network(rng, put, H=8, B=100, T=5)
-        most = to_host(find_adversary(*net, rng=rng, budgets=2, search="exact").d)
+        most = to_host(find_adversary(*net, rng=rng, budgets=2, search=Exact()).d)
         for search, found in shares.items():
-            trace = find_adversary(*net, rng=rng, budgets=2, search=search, adv_steps=2)
+            trace = find_adversary(*net, rng=rng, budgets=2, search=search)
             found.append(np.mean(to_host(trace.d) / most))
             assert int(masks.hamming(trace.eps["layer0"], trace.eps0["layer0"]).max()) <= 2
-    assert np.mean(shares["random"]) < np.mean(shares["greedy"]) < np.mean(shares["reselect"]) <= 1
+    chance, greed, reselection = (np.mean(found) for found in shares.values())
+    assert chance < greed < reselection <= 1

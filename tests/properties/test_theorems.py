@@ -14,6 +14,7 @@ from minadv import bounds
 from minadv.adversary import find_adversary
 from minadv.backend import to_host
 from minadv.distances import DISTANCES
+from minadv.searches import Exact
 from tests.support.cells import seeds
 from tests.support.networks import network
 
@@ -120,7 +121,7 @@ def test_the_chain_holds_for_the_cells_and_their_exact_adversary(put, cell, dist
     w = rng.dirichlet(np.ones(len(near)))
     chain = bounds.chain(bounds.base_output(model, params, batch), logits, w, distance=distance)
     exact = find_adversary(
-        *(model, params, batch), rng=rng, budgets=budget, scale=scale, distance=distance, search="exact"
+        *(model, params, batch), rng=rng, budgets=budget, scale=scale, distance=distance, search=Exact()
     )
     assert (chain.el <= to_host(exact.d) * (1 + ROUNDING) + 1e-15).all()
     if distance in ("l2", "logit2", "js"):

@@ -37,10 +37,10 @@ class Problem:
     def params(self) -> Any:
         return self.args["params"]
 
-    def forward(self, *, work: Any = None, **changed: Any) -> tuple[Any, Any, Any]:
+    def forward(self, **changed: Any) -> tuple[Any, Any, Any]:
         given = {"state": None, "m": None, "valid": self.valid, **self.args, **changed}
         params, x = given.pop("params"), given.pop("x")
-        return self.cell.forward(params, x, work=work, **given, **self.options)
+        return self.cell.forward(params, x, **given, **self.options)
 
     def run(self, **changed: Any) -> tuple[Any, Any, Any]:
         """Forward and backward with the problem's own cotangents: h, the last state and the gradients."""

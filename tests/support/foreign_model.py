@@ -63,7 +63,7 @@ class Leaky:
             z.append(self.leak * z[-1] + s[-1])
         return z[-1][None], z[-1], (x, m, z, s)
 
-    def body_backward(self, params, cache, dfeatures, *, weights=True, inputs=False):
+    def body_backward(self, params, cache, dfeatures, *, weights=True, inputs=False, masks=()):
         xp = namespace(dfeatures)
         x, m, z, s = cache
         dz, dx, dm = dfeatures[0], [], 0
@@ -76,7 +76,7 @@ class Leaky:
             dm = dm + (ds @ params.R.T) * z[t]
             dz = self.leak * dz + m * (ds @ params.R.T)
         grads = Weights(dA, dR, None, None) if weights else None
-        return ModelGrads(grads, {"z": dm}, xp.stack(dx) if inputs else None, dz)
+        return ModelGrads(grads, {"z": dm} if "z" in masks else {}, xp.stack(dx) if inputs else None, dz)
 
     def logits(self, params, features):
         """(1, B, 2): a logistic output y is the pair of logits (y, 0)."""

@@ -1,6 +1,7 @@
 """A small made-up text and language models that train on it in a moment."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,7 @@ import numpy as np
 from minadv.data.language.corpus import Corpus, from_lines
 from minadv.models.language.model import LanguageModel
 from minadv.regularizers import EL, FD, VD, AdD, Pi, Plain, Regularizer
+from minadv.searches import Greedy, Reselect
 from minadv.tasks.language.task import LanguageTask
 
 NOISY = {
@@ -17,7 +19,8 @@ NOISY = {
     "output_dropout": 0.2,
     "dropconnect": 0.2,
 }
-SECOND = {"init": "base", "share_noise": False}  # the paper's: words are dropped anew in the second pass
+AT_BASE = Greedy(start="base", keep="last")
+SECOND: dict[str, Any] = {"search": AT_BASE, "share_noise": False}  # the paper's: words are dropped anew in the second
 
 REGULARIZERS: dict[str, Regularizer] = {
     "none": Plain(),
@@ -25,8 +28,8 @@ REGULARIZERS: dict[str, Regularizer] = {
     "EL": EL(p=0.3),
     "FD": FD(p=0.3, distance="logit2"),
     "Pi": Pi(p=0.3, share_noise=False),
-    "AdD": AdD(delta={"layer0": 0.5, "layer1": 0.4}, adv_steps=2, **SECOND),
-    "AdD reselect": AdD(budgets=2, search="reselect", adv_steps=2),
+    "AdD": AdD(delta={"layer0": 0.5, "layer1": 0.4}, search=replace(AT_BASE, K=2), share_noise=False),
+    "AdD reselect": AdD(budgets=2, search=Reselect()),
 }
 
 

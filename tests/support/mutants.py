@@ -11,11 +11,12 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from minadv.fast import compiled
+from minadv.fast import choice
 
 ROOT = Path(__file__).parents[2]
 CELLS, ZEROS, HHAT = "gradients/test_cells.py", "gradients/test_zeros.py", "gradients/test_hhat.py"
-TOGETHER, PACKING = "fast/test_together.py", "fast/test_packing.py"
+ENGINES, TOGETHER = "fast/test_engines.py", "fast/test_together.py"
+PACKING, REMAT = "fast/test_packing.py", "fast/test_remat.py"
 COMPILED, WHOLE = "fast/test_numba_steps.py", "fast/test_numba_pass.py"
 LAYERS, DISTANCES, FORWARD = "gradients/test_layers.py", "gradients/test_distances.py", "test_cells.py"
 TESTS_FAILED, WRONG_PACKAGE = 1, 99  # exit codes: pytest's, and ours if it would have tested something else
@@ -34,39 +35,72 @@ class Mutant:
 
 TABLE = {
     "rnn.py": [
-        ("mask lost on the way back", "xp.multiply(dhhat[t - 1], m, out=dh_t)", "dh_t[...] = dhhat[t - 1]", CELLS),
-        ("mask gradient by the wrong state", "dm += dhhat[t - 1] * h[t - 1]", "dm += dhhat[t - 1] * h[t]", HHAT),
-        ("weights one step late", "hhats = h[:-1] if m is None", "hhats = h[1:] if m is None", CELLS),
-        ("padding has a gradient", "dh_t -= carried", "pass", ZEROS),
+        ("mask lost on the way back", "dh_t = m * dhhat[t - 1] + carried", "dh_t = dhhat[t - 1] + carried", CELLS),
+        ("mask gradient by the wrong state", "influence_map(h[:-1], dhhat)", "influence_map(h[1:], dhhat)", HHAT),
+        ("weights one step late", "(x, m * h[:-1], dz)", "(x, m * h[1:], dz)", CELLS),
+        ("padding has a gradient", "(1 - h[t] ** 2) * (dh_t - carried)", "(1 - h[t] ** 2) * dh_t", ZEROS),
+        ("no slope of tanh", "dz[t - 1] = (1 - h[t] ** 2) * ", "dz[t - 1] = ", CELLS),
     ],
     "lstm.py": [
-        ("mask gradient overwritten", "dm += xp.multiply(", "dm[...] = xp.multiply(", CELLS),
+        ("mask lost on the way back", "dh_t = m * dhhat[t - 1] + carried_h", "dh_t = dhhat[t - 1] + carried_h", CELLS),
+        ("mask gradient by the wrong state", "influence_map(h[:-1], dhhat)", "influence_map(h[1:], dhhat)", HHAT),
+        ("mask applied to the state itself", "hhat = m * h[t - 1]", "hhat = h[t - 1] = m * h[t - 1]", FORWARD),
         (
-            "mask applied to the state itself",
+            "later steps forgotten",
+            "dh_t if dh is None else dh_t + dh[t - 1]",
+            "dh_t if dh is None else dh[t - 1]",
+            CELLS,
+        ),
+        ("last cell's gradient ignored", "else (dstate.h, dstate.c)", "else (dstate.h, 0 * dstate.c)", CELLS),
+        ("cell of the wrong step", "dc_t * c[t - 1]", "dc_t * c[t]", CELLS),
+        ("padding changes the cell", "c[t] = xp.where(valid[t - 1], c_t, c[t - 1])", "c[t] = c_t", FORWARD),
+        ("cell gradient lost over padding", "dc_t = f * dc_t + carried_c", "dc_t = f * dc_t", CELLS),
+        (
+            "the wrong gate's bias",
+            "b[n_hidden : 2 * n_hidden] = forget_bias",
+            "b[:n_hidden] = forget_bias",
+            "test_lstm.py",
+        ),
+        ("wrong gate", "di, df, dg, do = dc_t * g", "di, df, dg, do = dc_t * i", CELLS),
+        ("cell gradient overwritten", "dc_t = dc_t + dh_t * o", "dc_t = dh_t * o", CELLS),
+        ("cell does not forget", "dc_t = f * dc_t + carried_c", "dc_t = dc_t + carried_c", CELLS),
+        ("slope of the wrong activation", "(1 - g**2) * dg", "g * (1 - g) * dg", CELLS),
+    ],
+    "gru.py": [
+        ("weights of the unmasked state", "(x, m * h[:-1], dxW, dhU)", "(x, h[:-1], dxW, dhU)", CELLS),
+        ("gradient lost over padding", "(dleak if clean else 0) + carried", "(dleak if clean else 0)", CELLS),
+        ("reset gate before the bias", "bn=flat_dhU[:, 2 * H :]", "bn=flat_dxW[:, 2 * H :]", CELLS),
+        ("leak overwrites", "m * dhhat[t - 1] + (dleak if clean else 0)", "(dleak if clean else 0)", CELLS),
+        ("masked leak not in the masked copy", "+ (0 if clean else dleak)", "+ 0", CELLS),
+        ("update gate the wrong way round", "dn = (1 - n**2) * (1 - z) * dh_t", "dn = (1 - n**2) * z * dh_t", CELLS),
+    ],
+    "fast/rows.py": [
+        (
+            "rows: mask lost on the way back",
+            "namespace(dhhat).multiply(dhhat, m, out=dh_t)",
+            "dh_t[...] = dhhat",
+            ENGINES,
+        ),
+        ("rows: map of the last step only", "dm += dhhat * h_prev", "dm[...] = dhhat * h_prev", ENGINES),
+        ("rows: padding has a gradient", "dh_t -= carried", "pass", ENGINES),
+        ("rows: leak overwrites", "dh_t += dleak", "dh_t[...] = dleak", ENGINES),
+    ],
+    "fast/columns.py": [
+        ("columns: map overwritten", "dm += xp.multiply(", "dm[...] = xp.multiply(", ENGINES),
+        (
+            "columns: mask applied to the state itself",
             "xp.multiply(h, m, out=entering[:H])",
             "entering[:H] = xp.multiply(h, m, out=h)",
-            FORWARD,
+            ENGINES,
         ),
-        ("later steps forgotten", "dh[:, n] += dh_out[t - 1].T", "dh[:, n] = dh_out[t - 1].T", CELLS),
+        ("columns: later steps forgotten", "dh[:, n] += dh_out[t - 1].T", "dh[:, n] = dh_out[t - 1].T", ENGINES),
         (
-            "last cell's gradient ignored",
-            "(dstate.h.T, dstate.c.T)",
-            "(dstate.h.T, 0)",
-            CELLS,
-        ),
-        (
-            "cell of the wrong step",
+            "columns: cell of the wrong step",
             "first.a[t - 1][:, :, None], first.c[t - 1]",
             "first.a[t - 1][:, :, None], first.c[t]",
-            CELLS,
+            ENGINES,
         ),
-        (
-            "padding changes the cell",
-            "c[:, n] = xp.where(cache.valid[t - 1], c[:, n], cache.c[t - 1])",
-            "pass",
-            FORWARD,
-        ),
-        ("cell gradient lost over padding", "dc[:, n] += past_c", "pass", CELLS),
+        ("columns: cell gradient lost over padding", "dc[:, n] += carried_c", "pass", ENGINES),
         (
             "all passes read the first one's columns",
             "= a[:, :, n], c[:, n], h[:, n]",
@@ -89,30 +123,21 @@ TABLE = {
         ("pieces overwrite each other", "out += xp.matmul(", "out[...] = xp.matmul(", PACKING),
         ("steps of a group in another order", "-1, B).transpose(1, 0, 2)", "-1, B).transpose(1, 0, 2)[::-1]", PACKING),
     ],
-    "gru.py": [
+    "fast/remat.py": [
+        ("segments overwrite each other", "out=whole), total, share)", "out=part), total, share)", REMAT),
         (
-            "weights of the unmasked state",
-            "hhats = h[:-1] if m is None else xp.multiply(h[:-1], m",
-            "hhats = h[:-1] if m is None else xp.multiply(h[:-1], 1",
-            CELLS,
+            "the state of another segment",
+            "_segment(cache.given, steps, cache.states[n])",
+            "_segment(cache.given, steps, cache.states[0])",
+            REMAT,
         ),
-        ("gradient lost over padding", "dh_t += carried", "pass", CELLS),
-        ("reset gate before the bias", "bn=flat_dq[:, 2 * H :].sum(axis=0)", "bn=flat_n.sum(axis=0)", CELLS),
-        ("leak overwrites", "dh_t += dleak", "dh_t[...] = dleak", CELLS),
-        ("masked leak not in the masked copy", "dhhat[t - 1] += dleak", "pass", CELLS),
     ],
     "fast/elementwise.py": [
-        ("no slope of tanh", "xp.multiply(dz, dh, out=dz)", "dz[...] = dh", CELLS),
-        ("wrong gate", "di *= g", "di *= i", CELLS),
-        ("cell gradient overwritten", "dc += free", "dc[...] = free", CELLS),
-        ("cell does not forget", "dc *= f", "pass", CELLS),
-        (
-            "slope of the wrong activation",
-            "xp.add(g, 1, out=free)",
-            "xp.add(g, 0, out=free)",
-            CELLS,
-        ),
-        ("update gate the wrong way round", "dn *= 1 - z", "dn *= z", CELLS),
+        ("no slope of tanh, in place", "xp.multiply(dz, dh, out=dz)", "dz[...] = dh", ENGINES),
+        ("wrong gate, in place", "di *= g", "di *= i", ENGINES),
+        ("cell gradient overwritten, in place", "dc += scratch", "dc[...] = scratch", ENGINES),
+        ("cell does not forget, in place", "dc *= f", "pass", ENGINES),
+        ("update gate the wrong way round, in place", "dn *= 1 - z", "dn *= z", ENGINES),
     ],
     "fast/numba_steps.py": [
         ("slope of the wrong activation, compiled", "(_ONE + g) * i * dc_j", "(_ONE - g) * i * dc_j", COMPILED),
@@ -137,12 +162,7 @@ TABLE = {
         ),
     ],
     "fast/numba_pass.py": [
-        (
-            "the last chunk's cell for all, compiled",
-            "cells[0] = cache.c[k]\n        numba_steps.backward_steps",
-            "cells[0] = cache.c[0]\n        numba_steps.backward_steps",
-            WHOLE,
-        ),
+        ("the first chunk's cell for all, compiled", "cells[0] = cache.c[k]", "cells[0] = cache.c[0]", WHOLE),
     ],
     "layers.py": [
         (
@@ -164,7 +184,7 @@ TABLE = {
         ("a lenient checker", "error <= tol * max(", "error <= 1e4 * tol * max(", "test_gradcheck.py"),
     ],
     "fast/workspace.py": [
-        ("stale caches pass", "slot.ticket += 1", "slot.ticket += 0", "fast/test_workspace.py"),
+        ("stale caches pass", "slot.ticket += 1", "slot.ticket += 0", ENGINES),
     ],
 }
 MUTANTS = [Mutant(file, *row) for file, rows in TABLE.items() for row in rows]
@@ -193,7 +213,7 @@ def run(mutant: Mutant | None, files: list[str]) -> subprocess.CompletedProcess[
             source.write_text(text.replace(mutant.old, mutant.new))
         environment = {k: v for k, v in os.environ.items() if k != "PYTEST_ADDOPTS"}
         environment |= {"PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1", "HYPOTHESIS_PROFILE": "mutants"}
-        environment[compiled.VARIABLE] = (
+        environment[choice.COMPILED] = (
             "0"  # in a copy everything would be compiled again; COMPILED and WHOLE do it anyway
         )
         quiet = ["-x", "-q", "-p", "no:cacheprovider", "--assert=plain"]  # that a test fails is enough, not why

@@ -23,6 +23,7 @@ from minadv.base import launch
 from minadv.base.trees import leaves
 from minadv.cli import main
 from minadv.regularizers import AdD
+from minadv.searches import Greedy
 from minadv.tasks.images.runs import fit
 from minadv.training.loop import Recipe, train
 from minadv.training.optimizers import SGD
@@ -63,7 +64,7 @@ def itself(tree: Any) -> Any:
 
 
 def noisy(dtype: Any) -> Any:
-    found = task(itself, AdD(delta=0.4, adv_steps=2), dtype=dtype)
+    found = task(itself, AdD(delta=0.4, search=Greedy(K=2, keep="last")), dtype=dtype)
     return replace(found, model=replace(found.model, input_dropout=0.3))
 
 

@@ -15,6 +15,7 @@ from minadv import gradcheck
 from minadv.base.trees import tree_map
 from minadv.distances import by_name
 from minadv.regularizers import AT, EL, FD, VAT, VD, AdD, Pi, Plain, Regularizer, Sum, Term
+from minadv.searches import Greedy, Reselect
 from tests.support.networks import Watched
 
 WEIGHT, LIKELIHOOD = 0.7, 1.3
@@ -85,20 +86,22 @@ def adversarial_cases(lam: Any) -> dict[str, Case]:
         "AdD": Case(AdD(budgets=2), first_to_last),
         "AdD, stop": Case(AdD(budgets=2, stop_base=True), lambda at: at.d(0, -1, stop=True)),
         "AdD, rkl kept": Case(AdD(budgets=2, distance="rkl", scale="kept"), lambda at: at.d(0, -1, "rkl")),
-        "AdD, inverted K=2": Case(AdD(budgets=2, scale="inverted", p=0.3, adv_steps=2, keep="best"), first_to_last),
+        "AdD, inverted K=2": Case(AdD(budgets=2, scale="inverted", p=0.3, search=Greedy(K=2)), first_to_last),
         "AdD, all steps": Case(
             AdD(budgets=2, distance="kl", lam=lam, stop_base=True),
             lambda at: at.d(0, -1, "kl", lam, stop=True),
             net=steps,
         ),
         "AdD, reselect all steps": Case(
-            AdD(budgets=2, search="reselect", adv_steps=2, swaps=1, lam=lam, distance="l2"),
+            AdD(budgets=2, search=Reselect(swaps=1), lam=lam, distance="l2"),
             lambda at: at.d(0, -1, "l2", lam),
             net=steps,
         ),
         "AdD, last state": Case(AdD(budgets=2, sites=("readout",)), first_to_last),
         "AdD, masked readout": Case(AdD(budgets=2), first_to_last, net={"readout": "masked"}),
-        "AdD, independent noise": Case(AdD(budgets=2, init="base", share_noise=False), first_to_last, net=noisy),
+        "AdD, independent noise": Case(
+            AdD(budgets=2, search=Greedy(start="base", keep="last"), share_noise=False), first_to_last, net=noisy
+        ),
     }
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from minadv import regularizers as reg
 from minadv.models import Classifier, LanguageModel, TextClassifier, TextLM
+from minadv.searches import Exact, Greedy, Random, Reselect
 from minadv.tasks import config
 from minadv.tasks.config import KINDS, ConfigError, build, describe, register
 from minadv.training.clip import Clip
@@ -36,8 +37,13 @@ RECORDS = [
     reg.EL(p=1 / 3, distance="kl", stop_base=True),
     reg.FD(distance="logit2", share_noise=False),
     reg.Pi(p=0.2),
-    reg.AdD(delta={"layer0": 0.06, "layer1": 0.1}, adv_steps=2, rule="paper", rule_options={"norm": "l2"}),
-    reg.AdD(budgets=3, search="reselect", swaps=1, scale="kept", keep="best", sites=("readout",)),
+    reg.AdD(delta={"layer0": 0.06, "layer1": 0.1}, search=Greedy(K=2, rule="paper", norm="l2", keep="last")),
+    reg.AdD(budgets=3, search=Reselect(K=1, swaps=1), scale="kept", sites=("readout",)),
+    reg.AdD(budgets=1, search=Exact(max_masks=500)),
+    Greedy(K=3, rule="authors", variant="text", start="base"),
+    Reselect(K=3),
+    Exact(),
+    Random(tries=4),
     reg.AT(norm=2.0),
     reg.VAT(xi=1e-3),
     reg.Sum((reg.AdD(delta=0.04), reg.VAT()), weights=(1.0, 0.5)),
@@ -60,6 +66,48 @@ def test_round_trip(record: Any) -> None:
 def test_containers() -> None:
     value = {"a": [1, 2.5, None, True, "x"], "b": {"c": (Adam(0.1),)}}
     assert build(json.loads(json.dumps(describe(value)))) == {"a": (1, 2.5, None, True, "x"), "b": {"c": (Adam(0.1),)}}
+
+
+VERSION_0_1 = json.loads("""{
+    "kind": "AdD", "delta": 0.03, "budgets": null, "adv_steps": 2, "distance": "js", "lam": null, "scale": "none",
+    "p": null, "search": "reselect", "rule": "strict", "rule_options": {}, "init": "flip", "keep": "last", "swaps": 3,
+    "tries": 1, "max_masks": 200000, "stop_base": false, "share_noise": true, "sites": null
+}""")
+
+
+@pytest.mark.parametrize(
+    ("given", "search"),
+    [
+        ({}, Reselect(K=2, swaps=3)),
+        ({"adv_steps": 1, "swaps": 0, "init": "base"}, Reselect(K=1, start="base")),
+        (
+            {"search": "greedy", "rule": "paper", "rule_options": {"norm": "l2"}, "init": "base"},
+            Greedy(K=2, rule="paper", norm="l2", start="base", keep="last"),
+        ),
+        (
+            {"search": "greedy", "rule": "authors", "rule_options": {"variant": "text"}, "keep": "best"},
+            Greedy(K=2, rule="authors", variant="text"),
+        ),
+        ({"search": "greedy", "rule_options": {"allow_unflip": False}}, Greedy(K=2, allow_unflip=False, keep="last")),
+        ({"search": "exact", "max_masks": 50}, Exact(max_masks=50)),
+        ({"search": "random", "tries": 7}, Random(tries=7)),
+    ],
+    ids=lambda given: given.name if hasattr(given, "name") else "",
+)
+def test_an_add_that_version_0_1_described(given: dict[str, Any], search: Any) -> None:
+    """It held the options of every search itself; of those only the ones of its own search mattered."""
+    built = build({**VERSION_0_1, **given})
+    assert built == reg.AdD(delta=0.03, search=search)
+    assert build(describe(built)) == built
+    whole = build({"kind": "Sum", "parts": [{**VERSION_0_1, **given}, describe(reg.VAT())], "weights": None})
+    assert whole == reg.Sum((reg.AdD(delta=0.03, search=search), reg.VAT()))
+
+
+def test_an_add_of_version_0_1_keeps_its_other_fields() -> None:
+    other = {"delta": None, "budgets": {"layer0": 3}, "distance": "kl", "scale": "inverted", "p": 0.2}
+    built = build({**VERSION_0_1, **other, "stop_base": True, "share_noise": False, "sites": ["layer0"]})
+    options = {**other, "stop_base": True, "share_noise": False, "sites": ("layer0",)}
+    assert built == reg.AdD(search=Reselect(K=2, swaps=3), **options)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,6 +15,7 @@ from minadv.data.images.batches import Batches, take
 from minadv.layers import log_softmax
 from minadv.models.classifier import Batch, Classifier
 from minadv.regularizers import FD, VD, AdD, Plain
+from minadv.searches import Reselect
 from minadv.tasks.images.runs import Run
 from minadv.tasks.images.task import Classify, evaluate, mean_adversarial_mask
 from minadv.training.ema import EMA
@@ -63,7 +64,7 @@ def test_a_step_sees_its_batch(put: Any) -> None:
     assert_close(toy.model.forward[0]["masks"]["layer0"], kept / np.float32(0.7), 1e-6)
 
 
-@pytest.mark.parametrize("regularizer", [VD(p=0.3), FD(p=0.3), AdD(delta=0.4), AdD(delta=0.4, search="reselect")])
+@pytest.mark.parametrize("regularizer", [VD(p=0.3), FD(p=0.3), AdD(delta=0.4), AdD(delta=0.4, search=Reselect(K=1))])
 def test_host_and_device_draw_the_same(regularizer: Any, put: Any) -> None:
     """Same batches and masks to the last bit, the adversary's too, and weights that differ by rounding only."""
     recipe = Recipe(steps=8, optimizer=Adam(0.03), ema=EMA(0.9))

@@ -14,6 +14,7 @@ from minadv.influence import ZeroInfluenceWarning
 from minadv.models.pretraining import TextLM
 from minadv.models.text import TextClassifier
 from minadv.regularizers import AdD, Regularizer
+from minadv.searches import Greedy
 from minadv.tasks.text.training import TextRun, fit_text, pretrain_text
 
 pytestmark = pytest.mark.slow
@@ -51,7 +52,7 @@ def test_pretraining(before: TextRun) -> None:
 
 
 ADD = {
-    f"{name} K={K}": AdD(delta=0.04, adv_steps=K, **options)
+    f"{name} K={K}": AdD(delta=0.04, search=Greedy(K=K, keep="last"), **options)
     for K in (1, 2)
     for name, options in {"minadv": {}, "paper": {"init": "base", "share_noise": False}}.items()
 }

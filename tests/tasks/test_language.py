@@ -15,6 +15,7 @@ from minadv.distances import by_name
 from minadv.models.language.model import TokenBatch
 from minadv.models.language.reading import read
 from minadv.regularizers import EL, AdD
+from minadv.searches import Exact, Greedy
 from minadv.tasks.language.task import LanguageTask, Seen, evaluate
 from minadv.training.clip import Clip
 from minadv.training.loop import Recipe, train
@@ -142,7 +143,7 @@ def test_every_nth_step_is_unbiased(
 def test_of_a_search_every_nth_step_is_more(put: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """EL's mean over the first steps is its whole value; the mean of AdD's maxima is above the maximum of a mean."""
     n, found = 3, {}
-    for name, regularizer in {"EL": EL(p=0.3), "AdD": AdD(budgets=1, search="exact")}.items():
+    for name, regularizer in {"EL": EL(p=0.3), "AdD": AdD(budgets=1, search=Exact())}.items():
         toy = task(put, regularizer, random_lengths=False)
         params, thin = tree_map(lambda a: 4 * a, toy.init()), []
         for first in range(n):
@@ -258,7 +259,10 @@ def test_the_load_of_a_step(put: Any) -> None:
         ({"regularizer": AdD(budgets=7)}, "budgets of layer0 is 7, expected a number of flips from 1 to H = 6"),
         ({"regularizer": AdD(delta=0.1)}, "delta is 0.1, which allows no flip among H = 6 units"),
         ({"regularizer": AdD(budgets=2, sites=("layer9",))}, "expected a tuple of names among"),
-        ({"regularizer": AdD(budgets=2, init="base")}, 'init is "base", which needs noise that differs'),
+        (
+            {"regularizer": AdD(budgets=2, search=Greedy(start="base", keep="last"))},
+            'init is "base", which needs noise that differs',
+        ),
         ({"regularizer": AdD(budgets=2, **SECOND), "fresh": ()}, 'init is "base", which needs noise that differs'),
     ],
 )

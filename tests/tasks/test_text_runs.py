@@ -12,6 +12,7 @@ from minadv.base.trees import tree_map
 from minadv.layers import log_softmax
 from minadv.models.text import TextBatch, TextClassifier
 from minadv.regularizers import VAT, AdD, Sum
+from minadv.searches import Greedy
 from minadv.tasks.config import build, build_recipe, describe
 from minadv.tasks.text import explain as text_explain
 from minadv.tasks.text import task as text_task
@@ -29,7 +30,7 @@ from tests.support.text_problems import classifier, corpus, language_model
 pytest.importorskip("safetensors")
 
 OF = corpus()
-METHOD = Sum((AdD(budgets=2, adv_steps=2), VAT(norm=0.5)))
+METHOD = Sum((AdD(budgets=2, search=Greedy(K=2, keep="last")), VAT(norm=0.5)))
 
 
 @pytest.fixture(autouse=True)

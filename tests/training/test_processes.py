@@ -15,17 +15,26 @@ from minadv.base.streams import stream
 from minadv.base.trees import leaves, tree_add, tree_map
 from minadv.models.classifier import Classifier
 from minadv.regularizers import EL, FD, VAT, VD, AdD, Plain, Sum
+from minadv.searches import Greedy, Random, Reselect
 from minadv.tasks.images.task import Classify
 from minadv.training.loop import Recipe, train
-from minadv.training.parallel.choose import CACHE, WORTH, choose_workers
+from minadv.base.machine import CORE_CACHE
+from minadv.training.parallel.choose import WORTH, choose_workers
 from minadv.training.parallel.processes import Shared, WorkerError, Workers
 from minadv.training.parallel.teams import Alone, Part, Sums, gather
 from minadv.training.task import Load
 from tests.support.compare import assert_close, assert_same_bits
 from tests.support.problems import task
 
-ALL = [Plain(), VD(p=0.3), EL(p=0.3), FD(p=0.3), AdD(delta=0.4, adv_steps=2), AdD(delta=0.4, search="reselect")]
-MORE = [AdD(delta=0.4, search="random"), VAT(norm=0.5), Sum((AdD(delta=0.4), VAT(norm=0.5)))]
+ALL = [
+    Plain(),
+    VD(p=0.3),
+    EL(p=0.3),
+    FD(p=0.3),
+    AdD(delta=0.4, search=Greedy(K=2, keep="last")),
+    AdD(delta=0.4, search=Reselect(K=1)),
+]
+MORE = [AdD(delta=0.4, search=Random()), VAT(norm=0.5), Sum((AdD(delta=0.4), VAT(norm=0.5)))]
 
 
 @pytest.fixture
@@ -184,11 +193,11 @@ class Loaded:
 
 def test_how_many_workers(monkeypatch: Any, put: Any) -> None:
     monkeypatch.setattr("minadv.fast.threads.cores", lambda: 4)
-    heavy = Loaded(Load(2 * WORTH, CACHE, 100))
+    heavy = Loaded(Load(2 * WORTH, CORE_CACHE, 100))
     assert choose_workers(heavy, None) == 4
     assert choose_workers(heavy, 3) == 3
     assert choose_workers(Loaded(replace(heavy.load, examples=2)), None) == 2
-    for change in ({"products": WORTH / 2}, {"weights": CACHE + 1}, {"on_gpu": True}):
+    for change in ({"products": WORTH / 2}, {"weights": CORE_CACHE + 1}, {"on_gpu": True}):
         assert choose_workers(Loaded(replace(heavy.load, **change)), None) == 1
     for asked, said in ((0, "at least 1"), (101, "at most 100")):
         with pytest.raises(ValueError, match=f"workers is {asked}, expected {said}"):
@@ -203,8 +212,9 @@ def test_alone_reuses_its_buffers(put: Any) -> None:
     team = Alone(toy)
     params = toy.init()
     team.step(params, 0, weight=1.0, carry=None)
-    held, slots = team.work.nbytes, len(team.work)
+    work = team.model.buffers
+    held, slots = work.nbytes, len(work)
     team.step(params, 1, weight=1.0, carry=None)
-    assert (team.work.nbytes, len(team.work)) == (held, slots)
+    assert (work.nbytes, len(work)) == (held, slots)
     assert slots == 2  # the base pass keeps its slot while probe and adversarial pass take turns in the other
-    assert team.work.taken == frozenset()
+    assert work.taken == frozenset()

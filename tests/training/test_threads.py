@@ -13,7 +13,8 @@ from minadv.fast import compiled
 from minadv.regularizers import AdD, Plain
 from minadv.tasks.images.task import Classify
 from minadv.training.loop import Recipe, train
-from minadv.training.parallel.choose import CACHE, team_of
+from minadv.base.machine import CORE_CACHE
+from minadv.training.parallel.choose import team_of
 from minadv.training.parallel.processes import Workers
 from minadv.training.parallel.teams import Alone, Part
 from minadv.training.parallel.threads import Threads
@@ -105,7 +106,7 @@ class Loaded(Classify):
     [
         ({"compiled": True}, Threads),
         ({"compiled": False}, Workers),
-        ({"compiled": False, "weights": CACHE + 1}, Threads),
+        ({"compiled": False, "weights": CORE_CACHE + 1}, Threads),
     ],
     ids=["compiled", "small", "large"],
 )

@@ -66,7 +66,7 @@ def test_with_the_correction_the_true_distribution_is_where_learning_stops(rng, 
         for many in (draws, plain)
     )
     assert np.abs(without).max() > 0.05
-    assert np.abs(with_it).max() < 0.1 * np.abs(without).max()
+    assert np.abs(with_it).max() < 0.2 * np.abs(without).max()
 
 
 def test_a_candidate_that_is_the_true_word_is_left_out(rng, put):

@@ -14,9 +14,10 @@ from minadv import lstm
 from minadv.backend import Array
 from minadv.data.images import Images, Split
 from minadv.data.images.batches import Batches
-from minadv.fast import compiled
+from minadv.fast.choice import COMPILED
 from minadv.models.classifier import Classifier, Params
 from minadv.regularizers import AdD
+from minadv.searches import Greedy
 from minadv.tasks.images.task import Classify
 from minadv.training import loop
 from minadv.training.optimizers import SGD
@@ -35,7 +36,7 @@ def make_task(problem: Problem, K: int, **model: Any) -> Classify:
     return Classify(
         Classifier(n_in=size.I, n_hidden=size.H, n_classes=size.C, **model),
         Images(size.name, size.C, split, split, split),
-        AdD(budgets=size.budget, adv_steps=K),
+        AdD(budgets=size.budget, search=Greedy(K=K, keep="last")),
         batch_size=size.B,
         seed=problem.seed,
     )
@@ -76,7 +77,7 @@ class Ours:
 
     def __init__(self, problem: Problem, *, workers: int | None = None, numba: bool = True, **model: Any) -> None:
         if not numba:
-            os.environ[compiled.VARIABLE] = "0"
+            os.environ[COMPILED] = "0"
         self.problem, self.workers, self.model = problem, workers, model
         self.runs: dict[int, Training] = {}
 

@@ -20,7 +20,7 @@ import numpy as np
 from experiments.bench.contenders import memory
 from experiments.bench.contenders.problem import Given, Outcome, Size, merge
 from experiments.bench.contenders.registry import Family, Setting
-from minadv.fast.threads import VARIABLES
+from minadv.base.machine import BLAS_VARIABLES
 
 ROOT = Path(__file__).parents[3]
 PATIENCE = 1800
@@ -71,11 +71,11 @@ class Process:
 
 def environment(threads: int | None) -> dict[str, str]:
     """The variables of a worker: so many threads in every library, or each library's own choice."""
-    kept = {name: value for name, value in os.environ.items() if name not in VARIABLES}
+    kept = {name: value for name, value in os.environ.items() if name not in BLAS_VARIABLES}
     kept["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), kept.get("PYTHONPATH")]))
     kept["TORCHINDUCTOR_COMPILE_THREADS"] = "1"  # no pool of compilers beside the contender
     if threads is not None:
-        kept.update(dict.fromkeys(VARIABLES, str(threads)))
+        kept.update(dict.fromkeys(BLAS_VARIABLES, str(threads)))
     if threads == 1:
         kept["XLA_FLAGS"] = f"{kept.get('XLA_FLAGS', '')} --xla_cpu_multi_thread_eigen=false".strip()
     return kept

@@ -19,12 +19,13 @@ from typing import Any
 
 import numpy as np
 
+from minadv import protocol
 from minadv.backend import Array, Device, DeviceName, choose_device, to_device, to_host
 from minadv.base.checks import expect_shape
 from minadv.data.images import Images
 from minadv.data.images.batches import in_order
 from minadv.data.images.sequences import from_description
-from minadv.fast.workspace import Workspace, scope
+from minadv.fast import reusing
 from minadv.layers import log_softmax
 from minadv.models.classifier import Batch, Classifier
 from minadv.regularizers import Plain, Regularizer
@@ -64,11 +65,11 @@ class Run:
         """Class probabilities (N, C) of sequences ``x (N, T, I)``."""
         x = np.asarray(x, dtype=dtype_of(self.params))
         expect_shape("x", x, ("N", "T", self.model.n_in), f"the model takes n_in = {self.model.n_in} inputs a step")
-        rows, work = [], Workspace()
+        rows, model = [], reusing(self.model)
         for chosen in in_order(len(x), self.batch_size):
             batch = Batch(np.ascontiguousarray(x[chosen].transpose(1, 0, 2)))
-            with scope(work):
-                features, _, _ = self.model.body(self.params, batch, masks={}, noise=None, work=work)
+            with protocol.scope(model):
+                features, _, _ = model.body(self.params, batch, masks={}, noise=None)
                 rows.append(np.exp(log_softmax(self.model.logits(self.params, features)[-1])))
         return np.concatenate(rows)
 

@@ -9,14 +9,15 @@ from typing import Any
 
 import numpy as np
 
+from minadv import protocol
 from minadv.adversary import find_adversary
 from minadv.backend import Array, is_device, namespace, same_place, to_host
 from minadv.base.streams import stream
 from minadv.base.trees import tree_map
 from minadv.data.images import Images, Split
 from minadv.data.images.batches import Batches, in_order, take
-from minadv.fast import compiled
-from minadv.fast.workspace import Workspace, scope
+from minadv.fast import reusing
+from minadv.models import stack
 from minadv.models.classifier import Batch, Classifier
 from minadv.regularizers import Plain, Regularizer, Term
 from minadv.training.parallel.teams import WHOLE, Part
@@ -73,13 +74,13 @@ class Classify:
         return tree_map(lambda a: same_place(a, self.data.train.x), params)
 
     def term(
-        self, params: Any, step: int, *, weight: float, carry: Any, part: Part = WHOLE, work: Workspace | None = None
+        self, params: Any, step: int, *, weight: float, carry: Any, part: Part = WHOLE, model: Any = None
     ) -> tuple[Term, None]:
         rows = self._batches.rows(step)
         x, y = take(self.data.train, rows[part.rows(len(rows))])
         rng, share = part.rng(stream(self.seed, "masks", step), len(rows)), part.share(len(rows))
         term = self.regularizer(
-            self.model, params, Batch(x, y), rng=rng, weight=share * weight, likelihood=share, work=work
+            model or self.model, params, Batch(x, y), rng=rng, weight=share * weight, likelihood=share
         )
         return term, None
 
@@ -89,7 +90,8 @@ class Classify:
         H = int(getattr(self.model, "n_hidden", 0))  # a model of one's own may be anything
         products = 4.0 * x.shape[1] * self.batch_size * H * (H + x.shape[2])
         weights, on_gpu = 4 * H * H * x.dtype.itemsize, is_device(x)
-        ready = getattr(self.model, "cell", None) == "lstm" and not on_gpu and compiled.takes(weights, x.dtype)
+        cell = getattr(self.model, "cell", "")
+        ready = stack.compiles_passes(cell, H, x.dtype, padded=False, on_gpu=on_gpu)
         return Load(products, weights, self.batch_size, on_gpu, ready)
 
     def evaluate(self, params: Any, part: str) -> dict[str, Any]:
@@ -108,11 +110,11 @@ METRICS = ("loss", "error")
 def evaluate(model: Classifier, params: Any, split: Split, *, batch_size: int = 100) -> dict[str, Any]:
     """Mean NLL and error in per cent, of the full network, in the memory of one pass over ``batch_size`` examples."""
     nll = wrong = 0.0
-    work = Workspace()
+    model = reusing(model)
     for rows in in_order(len(split), batch_size):
         x, y = take(split, rows)
-        with scope(work):
-            features, _, _ = model.body(params, Batch(x, y), masks={}, noise=None, work=work)
+        with protocol.scope(model):
+            features, _, _ = model.body(params, Batch(x, y), masks={}, noise=None)
             result = model.head(params, features, y)
             nll += float(result.nll.sum(dtype=np.float64))
             wrong += float((model.logits(params, features)[-1].argmax(axis=-1) != y).sum())
@@ -138,7 +140,7 @@ def mean_adversarial_mask(
     the ``batch_size`` in which these pass.
     """
     total: dict[str, Array] = {}
-    work = Workspace()
+    model = reusing(model)
     n = min(n, len(split))
     for block in in_order(n, DRAWN):
         size, before = block.stop - block.start, rng
@@ -147,7 +149,8 @@ def mean_adversarial_mask(
             rng = deepcopy(before)
             rows = part.rows(size)
             x, y = take(split, slice(block.start + rows.start, block.start + rows.stop))
-            trace = find_adversary(model, params, Batch(x, y), rng=part.rng(rng, size), work=work, **search)
+            with protocol.scope(model):
+                trace = find_adversary(model, params, Batch(x, y), rng=part.rng(rng, size), **search)
             for name, eps in trace.eps.items():
                 total[name] = total.get(name, 0) + namespace(eps).sum(eps, axis=0)
     return {name: [float(v) for v in to_host(sums / n)] for name, sums in total.items()}

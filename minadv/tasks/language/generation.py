@@ -15,7 +15,7 @@ from minadv.backend import same_place, to_host
 from minadv.base.streams import stream
 from minadv.base.trees import any_array
 from minadv.data.vocabulary import EOS, UNK, Vocabulary
-from minadv.fast.workspace import Workspace, scope
+from minadv.fast import reusing
 from minadv.models.language.model import LanguageModel, Params, States
 from minadv.models.language.reading import next_word_probabilities
 
@@ -54,16 +54,13 @@ def _words(
     temperature: float,
     seed: int,
 ) -> Iterator[str]:
-    rng, work = stream(seed, "generate"), Workspace()
+    rng, model = stream(seed, "generate"), reusing(model)
     state: States | None = None
-    with scope(work):
+    with model.scope():
         for _ in range(words):
             for token in read:
                 given = same_place(np.array([token]), any_array(params))
-                p, state = next_word_probabilities(
-                    model, params, state, given, temperature=temperature or 1.0, work=work
-                )
-                work.free_all()
+                p, state = next_word_probabilities(model, params, state, given, temperature=temperature or 1.0)
             chances = np.cumsum(to_host(p)[0], dtype=np.float64)  # (V,)
             drawn = int(np.searchsorted(chances, rng.random() * chances[-1], side="right"))
             word = min(drawn, len(vocabulary) - 1) if temperature else int(to_host(p)[0].argmax())

@@ -17,15 +17,13 @@ from typing import Any
 import numpy as np
 
 from minadv import layers, lstm
-from minadv.adversary import find_budgets
 from minadv.backend import Array, is_device, namespace, same_place
 from minadv.base.shared_draws import Rng
 from minadv.base.streams import stream
 from minadv.base.trees import tree_map
 from minadv.data.language.windows import Windows, expect_columns
 from minadv.distances import Distance
-from minadv.fast import compiled
-from minadv.fast.workspace import Workspace
+from minadv.models import stack
 from minadv.models.language.model import LanguageModel, Params, States, TokenBatch
 from minadv.models.language.noise import PARTS, Noise
 from minadv.models.language.reading import Reading, read
@@ -110,7 +108,7 @@ class LanguageTask:
         return zero_states(self.model, self.batch_size, self.dtype, like=self.train)
 
     def term(
-        self, params: Any, step: int, *, weight: float, carry: Any, part: Part = WHOLE, work: Workspace | None = None
+        self, params: Any, step: int, *, weight: float, carry: Any, part: Part = WHOLE, model: Any = None
     ) -> tuple[Term, Any]:
         windows, B = self._windows, self.batch_size
         mine = part.rows(B)
@@ -120,9 +118,9 @@ class LanguageTask:
         rng, share = part.rng(stream(self.seed, "masks", step), B), part.share(B)
         noise = self.model.noise(rng, batch)
         every = min(self.every, len(window.x))  # so that no window is without a step
-        seen = Seen(self.model, noise, self.fresh, self._first(step, every), every)
+        seen = Seen(model or self.model, noise, self.fresh, self._first(step, every), every)
         term = self.regularizer(
-            seen, params, batch, rng=rng, noise=noise, weight=share * weight, likelihood=share, state=state, work=work
+            seen, params, batch, rng=rng, noise=noise, weight=share * weight, likelihood=share, state=state
         )
         return term, term.state
 
@@ -136,7 +134,7 @@ class LanguageTask:
         a_word = sum(4.0 * H * (I + H) for I, H in zip(sizes, model.hidden, strict=False)) + model.n_words * sizes[-1]
         heaviest = 4 * max(model.hidden) ** 2 * np.dtype(self.dtype).itemsize
         on_gpu = is_device(self.train)
-        ready = not on_gpu and compiled.takes(heaviest, self.dtype)
+        ready = stack.compiles_passes("lstm", max(model.hidden), self.dtype, padded=False, on_gpu=on_gpu)
         return Load(a_word * self.units_per_step, heaviest, self.batch_size, on_gpu, ready)
 
     def evaluate(self, params: Any, part: str) -> dict[str, Any]:
@@ -223,21 +221,14 @@ def expect_regularizer(model: LanguageModel, regularizer: Regularizer, fresh: tu
     choose_sites(model, getattr(regularizer, "sites", None))
     if not isinstance(regularizer, AdD):
         return
-    find_budgets(
-        model,
-        sites=regularizer.sites,
-        delta=regularizer.delta,
-        budgets=regularizer.budgets,
-        search=regularizer.search,
-        max_masks=regularizer.max_masks,
-    )
+    regularizer.expect_budgets(model)
     rates = model.rates
     by_part = {"words": rates.words, "inputs": rates.inputs, "outputs": max(rates.outputs), "U": rates.U}
     differs = not regularizer.share_noise and any(by_part[part] for part in fresh)
-    if regularizer.init == "base" and regularizer.search in ("greedy", "reselect") and not differs:
+    if getattr(regularizer.search, "start", None) == "base" and not differs:
         raise ValueError(
-            'init is "base", which needs noise that differs between the two passes: give the model a word dropout and '
-            'the regularizer share_noise=False (--word-dropout, --fresh words), or start with init="flip" (--init flip)'
+            'start is "base", which needs noise that differs between the two passes: give the model a word dropout and '
+            'the regularizer share_noise=False (--word-dropout, --fresh words), or take start="flip" (--init flip)'
         )
 
 

@@ -19,7 +19,7 @@ from minadv.base.streams import permutation, stream
 from minadv.base.trees import tree_map
 from minadv.data.texts.documents import Corpus, Documents
 from minadv.data.texts.text_streams import Streams
-from minadv.fast.workspace import Workspace, scope
+from minadv.fast import reusing
 from minadv.models.pretraining import LMBatch, TextLM
 from minadv.models.stack import by_name
 from minadv.regularizers import Plain, Term
@@ -79,13 +79,13 @@ class PretrainTask:
         return zero_states(self.model, self.batch_size, self.dtype, like=place(self.model))
 
     def term(
-        self, params: Any, step: int, *, weight: float, carry: Any, part: Part = WHOLE, work: Workspace | None = None
+        self, params: Any, step: int, *, weight: float, carry: Any, part: Part = WHOLE, model: Any = None
     ) -> tuple[Term, Any]:
         n, mine = self.batch_size, part.rows(self.batch_size)
         state = None if self.streams.first(step) else tree_map(lambda a: a[mine], carry)
         rng = part.rng(stream(self.seed, "masks", step), n)
         batch = self.model.with_candidates(rng, lm_batch(self.model, *self.streams.window(step, mine)))
-        term = Plain()(self.model, params, batch, rng=rng, likelihood=part.share(n), state=state, work=work)
+        term = Plain()(model or self.model, params, batch, rng=rng, likelihood=part.share(n), state=state)
         return term, term.state
 
     @property
@@ -109,12 +109,12 @@ def evaluate(model: TextLM, params: Any, documents: Documents, *, tokens: int, b
     some = documents.take(np.sort(order[:n]))
     length = int(some.lengths.sum()) + len(some)
     streams = Streams(some, min(batch_size, length - 1), PIECE, None, partial=True)
-    total, words, state, work = 0.0, 0, None, Workspace()
+    total, words, state, model = 0.0, 0, None, reusing(model)
     for step in range(streams.per_epoch):
         inputs, targets = streams.window(step)
         batch = lm_batch(model, inputs, targets)
-        with scope(work):
-            features, state, _ = model.body(params, batch, masks={}, noise=None, state=state, work=work)
+        with model.scope():
+            features, state, _ = model.body(params, batch, masks={}, noise=None, state=state)
             nll = model.nll(params, features, same_place(targets, place(model)))
         total, words = total + float(nll.sum(dtype=np.float64)), words + nll.size
     loss = total / words

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from minadv.backend import Array
-from minadv.fast.workspace import Workspace, scope
+from minadv.fast import reusing
 from minadv.layers import log_softmax
 from minadv.models.text import TextBatch, TextClassifier
 from minadv.protocol import choose_sites
@@ -73,12 +73,12 @@ def first_order(model: TextClassifier, params: Any, tokens: Array) -> tuple[Arra
 
 def remove(model: TextClassifier, params: Any, tokens: Array, units: list[tuple[str, int]]) -> Array:
     """The class probabilities of a text without each of some units alone, (n, C)."""
-    reader, B = replace(model, truncate=PIECE), len(units)
+    reader, B = reusing(replace(model, truncate=PIECE)), len(units)
     masks = {site.name: np.ones((B, site.H), params.encoder.E.dtype) for site in choose_sites(model, None)}
     for row, (site, unit) in enumerate(units):
         masks[site][row, unit] = 0
-    batch, work = TextBatch(np.repeat(tokens[:, None], B, axis=1)), Workspace()
-    with scope(work):
-        features, _, _ = reader.body(params, batch, masks=masks, noise=None, work=work)
+    batch = TextBatch(np.repeat(tokens[:, None], B, axis=1))
+    with reader.scope():
+        features, _, _ = reader.body(params, batch, masks=masks, noise=None)
         logits = reader.logits(params, features)[-1]
     return np.exp(log_softmax(logits))

@@ -23,16 +23,14 @@ from typing import Any
 import numpy as np
 
 from minadv import layers
-from minadv.adversary import find_budgets
 from minadv.backend import Array, is_device, namespace, same_place
 from minadv.base.shared_draws import Share
 from minadv.base.streams import stream
 from minadv.base.trees import tree_add, tree_map
 from minadv.data.texts.buckets import LIMIT, Buckets, in_length_order, make_batch, steps_of
 from minadv.data.texts.documents import Corpus, Documents
-from minadv.fast import compiled
-from minadv.fast.workspace import Workspace, scope
-from minadv.models import encoder
+from minadv.fast import reusing
+from minadv.models import encoder, stack
 from minadv.models.encoder import Encoder
 from minadv.models.text import TextBatch, TextClassifier
 from minadv.regularizers import VD, AdD, Plain, Regularizer, Sum, Term
@@ -135,14 +133,15 @@ class TextTask:
         return tree_map(lambda a: same_place(a, place(self.model)), params)
 
     def term(
-        self, params: Any, step: int, *, weight: float, carry: Any, part: Part = WHOLE, work: Workspace | None = None
+        self, params: Any, step: int, *, weight: float, carry: Any, part: Part = WHOLE, model: Any = None
     ) -> tuple[Term, None]:
-        with scope(work):  # what is derived from the parameters is derived once
-            first, *others = [term for r in self.readings for term in self._terms(r, params, step, weight, part, work)]
+        model = self.model if model is None else model
+        with model.scope():  # what is derived from the parameters is derived once
+            first, *others = [term for r in self.readings for term in self._terms(r, params, step, weight, part, model)]
         return reduce(_added, others, first), None
 
     def _terms(
-        self, reading: Reading, params: Any, step: int, weight: float, part: Part, work: Workspace | None
+        self, reading: Reading, params: Any, step: int, weight: float, part: Part, model: TextClassifier
     ) -> Iterator[Term]:
         """Those of the groups of a batch in which the part has texts, as shares of the batch's mean."""
         n = len(reading.buckets.rows(step))
@@ -155,13 +154,12 @@ class TextTask:
                 continue
             share, generator = (mine.stop - mine.start) / n, stream(self.seed, reading.masks, step, g)
             yield self.regularizer(
-                self.model,
+                model,
                 params,
                 text_batch(self.model, reading.documents, rows, max_tokens=self.max_tokens, part=mine),
                 rng=generator if part.count == 1 else Share(generator, mine.start, mine.stop, len(rows)),
                 weight=share * reading.weight * weight,
                 likelihood=share * reading.likelihood,
-                work=work,
             )
 
     @property
@@ -194,13 +192,12 @@ def expect_regularizer(model: TextClassifier, regularizer: Regularizer) -> None:
             expect_regularizer(model, part)
     if not isinstance(regularizer, AdD):
         return
-    given = {name: getattr(regularizer, name) for name in ("sites", "delta", "budgets", "search", "max_masks")}
-    find_budgets(model, **given)
+    regularizer.expect_budgets(model)
     differs = not regularizer.share_noise and model.embedding_dropout > 0
-    if regularizer.init == "base" and regularizer.search in ("greedy", "reselect") and not differs:
+    if getattr(regularizer.search, "start", None) == "base" and not differs:
         raise ValueError(
-            'init is "base" with the same noise in both passes, where the influence map is zero but for rounding: '
-            'start from one random flip (init="flip", --init flip), or draw the dropout on the embeddings twice '
+            'start is "base" with the same noise in both passes, where the influence map is zero but for rounding: '
+            'start from one random flip (start="flip", --init flip), or draw the dropout on the embeddings twice '
             "(share_noise=False, --noise independent)"
         )
 
@@ -232,11 +229,11 @@ def read(
 
     Nothing is differentiated, so that a few steps at a time are all that is kept in memory.
     """
-    reader, work = replace(model, truncate=PIECE), Workspace()
+    reader = reusing(replace(model, truncate=PIECE))
     for rows in in_length_order(steps_of(documents, max_tokens=max_tokens), batch_size):
         batch = text_batch(model, documents, rows, max_tokens=max_tokens)
-        with scope(work):
-            features, _, _ = reader.body(params, batch, masks={}, noise=None, work=work)
+        with reader.scope():
+            features, _, _ = reader.body(params, batch, masks={}, noise=None)
             logits: Array = reader.logits(params, features)[-1]
         yield rows, batch, logits
 
@@ -251,7 +248,7 @@ def load_of(model: Encoder, dtype: str, tokens: float, examples: int, *, padded:
     """How much work a pass over so many tokens is; passes over padding are not compiled as a whole."""
     H, D, on_gpu = model.n_hidden, model.n_embedding, is_device(model.frequencies)
     weights = 4 * H * H * np.dtype(dtype).itemsize
-    ready = model.cell == "lstm" and not (padded or on_gpu) and compiled.takes(weights, dtype)
+    ready = stack.compiles_passes(model.cell, model.n_hidden, dtype, padded=padded, on_gpu=on_gpu)
     return Load(4.0 * tokens * H * (H + D), weights, examples, on_gpu, ready)
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from minadv.backend import Device
 from minadv.base import launch
-from minadv.fast import compiled, threads
+from minadv.base.machine import CORE_CACHE, cores
+from minadv.fast import describe, limit_threads
 from minadv.training.parallel.mpi import Ranks
 from minadv.training.parallel.processes import Workers
 from minadv.training.parallel.ranks import World, world
@@ -23,14 +24,16 @@ def team_of(
 ) -> Iterator[Team]:
     """The team that computes a task's steps, with as many BLAS threads as suit its weights; closed at the end."""
     ranks = world() if ranks is None else ranks
-    load = task.load  # whose steps, if they are compiled, are loaded now, before the threads of their BLAS are set
-    with threads.blas_threads(1 if load.weights <= CACHE else ranks.threads):
+    load = (
+        task.load
+    )  # asking whether passes are compiled loads what compiles them, and its BLAS, before that is limited
+    with limit_threads(1 if load.weights <= CORE_CACHE else ranks.threads):
         team: Team
         if ranks.size > 1:
             team = Ranks(task, ranks, task.init(), cuda_aware=cuda_aware_mpi)
         elif workers == 1:
             team = Alone(task)
-        elif (load.compiled or load.weights > CACHE) and threads.can_limit():
+        elif (load.compiled or load.weights > CORE_CACHE) and describe().limits_threads:
             team = Threads(task, workers)
         else:
             team = Workers(task, workers, task.init())
@@ -40,16 +43,13 @@ def team_of(
             team.close()
 
 
-CACHE = compiled.SMALL
-"""Bytes of recurrent weights that stay in a core's own cache: above it BLAS threads share each product instead."""
-
 WORTH = 1e8
 """Multiplications a pass below which a second process is not worth the while of starting it."""
 
 
 def choose_workers(task: Task, asked: int | None, ranks: int = 1) -> int:
     """The number of workers that share each batch: as asked for, or as many as there are cores where that pays."""
-    load = task.load
+    load = task.load  # this loads what compiles passes, and its BLAS, before the threads of that are limited
     if ranks > 1:
         if asked not in (None, 1):
             raise ValueError(f"workers is {asked}, expected 1 under mpiexec: its {ranks} ranks share the batch already")
@@ -62,9 +62,9 @@ def choose_workers(task: Task, asked: int | None, ranks: int = 1) -> int:
         if asked > 1 and load.on_gpu:
             raise ValueError(f"workers is {asked}, expected 1 on a GPU: for several GPUs use mpiexec")
         return asked
-    if load.on_gpu or load.weights > CACHE or load.products < WORTH:
+    if load.on_gpu or load.weights > CORE_CACHE or load.products < WORTH:
         return 1
-    return min(threads.cores(), load.examples)
+    return min(cores(), load.examples)
 
 
 def same_workers(config: dict[str, Any], device: Device) -> int | None:

@@ -22,7 +22,7 @@ import numpy as np
 
 from minadv.backend import is_device, namespace, same_place, to_host
 from minadv.base.trees import any_array, leaves, tree_map
-from minadv.fast.workspace import Workspace
+from minadv.fast import reusing
 from minadv.training.loop import TrainingError
 from minadv.training.parallel.ranks import World
 from minadv.training.parallel.teams import Part, Step, Sums, Team, gather, sums
@@ -58,7 +58,7 @@ class Ranks(Team):
         self._before: Any = None
         if threading.current_thread() is threading.main_thread():
             self._before = signal.signal(signal.SIGINT, self._interrupt)
-        self.work = Workspace()
+        self.model = reusing(task.model)
 
     @property
     def chief(self) -> bool:
@@ -68,7 +68,7 @@ class Ranks(Team):
         return self._world.agree(make)
 
     def step(self, params: Any, step: int, *, weight: float, carry: Any) -> Step:
-        term, own = self._task.term(params, step, weight=weight, carry=carry, part=self._part, work=self.work)
+        term, own = self._task.term(params, step, weight=weight, carry=carry, part=self._part, model=self.model)
         said = sums(term, own)
         compare = self._unchecked or step % self._check_every == 0
         mark = checksum(params) if compare else 0

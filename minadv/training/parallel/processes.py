@@ -25,9 +25,9 @@ from typing import Any
 import numpy as np
 
 from minadv.backend import Array
+from minadv.base import machine
 from minadv.base.trees import leaves, tree_map
-from minadv.fast import threads
-from minadv.fast.workspace import Workspace
+from minadv.fast import limit_threads, reusing
 from minadv.training.loop import TrainingError
 from minadv.training.parallel.teams import Part, Step, Sums, Team, gather, sums
 
@@ -43,7 +43,7 @@ class Workers(Team):
         if n < 2:
             raise ValueError(f"workers is {n}, expected at least 2 for a team")
         self._task, self._part = task, Part(0, n)
-        self.work = Workspace()
+        self.model = reusing(task.model)
         try:
             message = pickle.dumps(task)
         except (pickle.PicklingError, AttributeError, TypeError) as error:
@@ -51,7 +51,7 @@ class Workers(Team):
         self._memory = Shared.make(params, n - 1)
         self._members: list[tuple[Connection, subprocess.Popen[bytes]]] = []
         self._threads = contextlib.ExitStack()
-        self._threads.enter_context(threads.blas_threads(1))
+        self._threads.enter_context(limit_threads(1))
         try:
             for index in range(1, n):
                 self._members.append(_start(self._memory, Part(index, n)))
@@ -70,7 +70,7 @@ class Workers(Team):
                 connection.send((step, weight, carry))
             except OSError:
                 raise self._gone(index) from None
-        term, own = self._task.term(params, step, weight=weight, carry=carry, part=self._part, work=self.work)
+        term, own = self._task.term(params, step, weight=weight, carry=carry, part=self._part, model=self.model)
         said = [sums(term, own)] + [self._receive(index) for index in range(1, self._part.count)]
         theirs = [self._memory.read(flat, params) for flat in self._memory.grads]
         grads = term.grads
@@ -161,7 +161,7 @@ def _start(memory: Shared, part: Part) -> tuple[Connection, subprocess.Popen[byt
     process = subprocess.Popen(
         [sys.executable, "-c", f"from {__name__} import main; main()", memory.dtype, *map(str, numbers)],
         pass_fds=fds,
-        env={**threads.one_thread_each(), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        env={**machine.one_blas_thread(), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         stdin=subprocess.DEVNULL,
         cwd=Path.cwd(),
         process_group=0,  # Ctrl-C is for the parent, with which this process ends
@@ -173,13 +173,13 @@ def _start(memory: Shared, part: Part) -> tuple[Connection, subprocess.Popen[byt
 def serve(connection: Connection, memory: Shared, part: Part) -> None:
     """The life of a worker: a task, then steps, until the parent is gone."""
     task = pickle.loads(connection.recv_bytes())  # from our own parent, over a socket that nobody else has
-    like, work = task.init(), Workspace()
+    like, model = task.init(), reusing(task.model)
     connection.send(None)
     while True:
         step, weight, carry = connection.recv()
         try:
             params = memory.read(memory.params, like)
-            term, own = task.term(params, step, weight=weight, carry=carry, part=part, work=work)
+            term, own = task.term(params, step, weight=weight, carry=carry, part=part, model=model)
             memory.write(memory.grads[part.index - 1], _filled(term.grads, like))
             connection.send(sums(term, own))
         except Exception as error:
@@ -198,5 +198,5 @@ def main() -> None:
     dtype = sys.argv[1]
     connection, fd, size, others, index, count = map(int, sys.argv[2:])
     warnings.simplefilter("ignore", UserWarning)  # the parent, which computes a part as well, has said it
-    with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError), threads.blas_threads(1):
+    with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError), limit_threads(1):
         serve(Connection(connection), Shared(fd, size, dtype, others), Part(index, count))

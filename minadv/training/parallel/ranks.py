@@ -19,7 +19,8 @@ from functools import cache
 from typing import Any, TypeVar
 
 from minadv.base import launch
-from minadv.fast import threads
+from minadv.base.machine import cores
+from minadv.fast import limit_threads
 
 Given = TypeVar("Given")
 Made = TypeVar("Made")
@@ -47,7 +48,7 @@ class World:
     @property
     def threads(self) -> int | None:
         """BLAS threads for each rank, its share of the machine's cores; None: as they are."""
-        return None if self.comm is None else max(1, threads.cores() // self.neighbours)
+        return None if self.comm is None else max(1, cores() // self.neighbours)
 
     def meet(self) -> None:
         """Wait for all ranks, without keeping a core busy: the chief may evaluate for minutes."""
@@ -138,7 +139,7 @@ def spread(work: Callable[[Given], Made], tasks: Sequence[Given]) -> list[Made]:
     """Do independent tasks, the ranks taking turns, one BLAS thread each; every rank has all results, in order."""
     ours = world()
     with ours.together():
-        with apart(), threads.blas_threads(1):
+        with apart(), limit_threads(1):
             mine = [work(task) for task in tasks[ours.rank :: ours.size]]
         ours.meet()
         made = [mine] if ours.comm is None else ours.comm.allgather(mine)

@@ -20,7 +20,7 @@ import numpy as np
 from minadv.backend import namespace
 from minadv.base.shared_draws import Rng, Share
 from minadv.base.trees import tree_map
-from minadv.fast.workspace import Workspace
+from minadv.fast import reusing
 from minadv.regularizers import Term
 
 Made = TypeVar("Made")
@@ -109,14 +109,14 @@ class Team(Protocol):
 
 
 class Alone(Team):
-    """One process; its passes reuse the buffers of one workspace."""
+    """One process, whose passes reuse their buffers."""
 
     def __init__(self, task: Any) -> None:
         self._task = task
-        self.work = Workspace()
+        self.model = reusing(task.model)
 
     def step(self, params: Any, step: int, *, weight: float, carry: Any) -> Step:
-        term, carry = self._task.term(params, step, weight=weight, carry=carry, work=self.work)
+        term, carry = self._task.term(params, step, weight=weight, carry=carry, model=self.model)
         return gather(term.grads, [sums(term, carry)])
 
     def close(self) -> None:

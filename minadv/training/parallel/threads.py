@@ -15,8 +15,7 @@ from functools import partial
 from typing import Any
 
 from minadv.base.trees import tree_add
-from minadv.fast import threads
-from minadv.fast.workspace import Workspace
+from minadv.fast import limit_threads, reusing
 from minadv.regularizers import Term
 from minadv.training.parallel.teams import Part, Step, Team, gather, sums
 
@@ -28,15 +27,15 @@ class Threads(Team):
         if n < 2:
             raise ValueError(f"workers is {n}, expected at least 2 for a team")
         self._task = task
-        self._members = [(Part(index, n), Workspace()) for index in range(n)]
+        self._members = [(Part(index, n), reusing(task.model)) for index in range(n)]
         self._held = ExitStack()
-        self._held.enter_context(threads.blas_threads(1))
-        pool = ThreadPoolExecutor(n - 1, "minadv", initializer=threads.limit_here, initargs=(1,))
+        self._held.enter_context(limit_threads(1))
+        pool = ThreadPoolExecutor(n - 1, "minadv", initializer=partial(limit_threads, 1, this_thread=True))
         self._others = self._held.enter_context(pool)
 
     def step(self, params: Any, step: int, *, weight: float, carry: Any) -> Step:
-        def contribution(part: Part, work: Workspace) -> tuple[Term, Any]:
-            made: tuple[Term, Any] = self._task.term(params, step, weight=weight, carry=carry, part=part, work=work)
+        def contribution(part: Part, model: Any) -> tuple[Term, Any]:
+            made: tuple[Term, Any] = self._task.term(params, step, weight=weight, carry=carry, part=part, model=model)
             return made
 
         # each in a copy of this thread's context, in which NumPy keeps what it is to do about overflow

@@ -24,7 +24,7 @@ import numpy as np
 
 from minadv.base.files import flush_directory, plain, write_whole
 from minadv.base.version import __version__
-from minadv.fast import compiled
+from minadv.fast import describe
 
 Record: TypeAlias = dict[str, Any]
 
@@ -61,14 +61,12 @@ def versions() -> dict[str, str]:
         "numpy": np.__version__,
         "scipy": scipy.__version__,
         "minadv": __version__,
-        **compiled.version(),
+        **describe().versions,
     }
-    try:
-        import threadpoolctl  # type: ignore[import-untyped, unused-ignore]
-    except ImportError:
+    pools = describe().blas
+    if not pools:
         return found
-    pools = [pool for pool in threadpoolctl.threadpool_info() if pool["user_api"] == "blas"]
-    if not compiled.version():  # whose products are SciPy's, which may bring a BLAS of its own
+    if "numba" not in found:  # Numba's products are SciPy's, which may bring a BLAS of its own
         pools = [pool for pool in pools if "numpy" in pool["filepath"]] or pools
     texts = {f"{pool['internal_api']} {pool['version']}, threads: {pool['num_threads']}" for pool in pools}
     return {**found, "blas": "; ".join(sorted(texts))}

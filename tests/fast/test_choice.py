@@ -1,13 +1,13 @@
-"""Whatever makes the LSTM's steps, they are those of `gates`: on a GPU one kernel, on a processor perhaps Numba.
+"""Whatever makes the LSTM's steps, they are those of `elementwise`: on a GPU one kernel, on a processor perhaps Numba.
 
-(In double precision on a processor it is `gates` itself; the numbers are then compared for the other backend's sake.)
+In double precision on a processor it is `elementwise` itself, and the comparison is for the sake of the other backend.
 """
 
 import numpy as np
 import pytest
 
 from minadv.backend import is_device
-from minadv.fast import compiled, elementwise
+from minadv.fast import choice, elementwise
 from tests.support.compare import assert_close
 
 TOLERANCE = {np.float32: 2e-6, np.float64: 1e-13}
@@ -24,30 +24,30 @@ def forward(steps, z, c_prev, *, in_place):
 @pytest.mark.parametrize("in_place", [True, False])
 @pytest.mark.parametrize("dtype", TOLERANCE)
 def test_the_step_and_the_way_back(dtype, in_place, rng, put, monkeypatch):
-    monkeypatch.delenv(compiled.VARIABLE, raising=False)
+    monkeypatch.delenv(choice.COMPILED, raising=False)
     z, c_prev, dh, dc_next = 2 * rng.standard_normal((4, 7, 2, 3)), *rng.standard_normal((3, 7, 2, 3))
     z[3, :2] = np.array([-1e4, 1e4])[:, None, None]
     found = []
     for place, kind, make in (
-        (put, dtype, compiled.lstm_steps),
-        (np.asarray, np.float64, lambda _: compiled.DEFINITION),
+        (put, dtype, choice.lstm_steps),
+        (np.asarray, np.float64, lambda _: choice.BY_NUMPY),
     ):
         given = [place(v.astype(kind)) for v in (z, c_prev, dh, dc_next)]
         steps = make(given[0])
         with np.errstate(over="ignore"):
             a, c, h = forward(steps, *given[:2], in_place=in_place)
-        dc, dz, free = given[3].copy(), 0 * a, 0 * c
-        steps.lstm_step_backward(a, given[1], h, given[2], dc=dc, dz=dz, free=free)
+        dc, dz, scratch = given[3].copy(), 0 * a, 0 * c
+        steps.lstm_step_backward(a, given[1], h, given[2], dc=dc, dz=dz, scratch=scratch)
         assert {v.dtype for v in (a, c, h, dc, dz)} == {np.dtype(kind)}
         found.append((a, c, h, dc, dz))
     assert_close(*found, TOLERANCE[dtype])
 
 
 def test_who_makes_them(put, monkeypatch):
-    monkeypatch.delenv(compiled.VARIABLE, raising=False)
+    monkeypatch.delenv(choice.COMPILED, raising=False)
     double = put(np.zeros(1))
-    by_kernel = compiled.lstm_steps(double).lstm_step is not elementwise.lstm_step
+    by_kernel = choice.lstm_steps(double).lstm_step is not elementwise.lstm_step
     assert by_kernel == is_device(double)
-    monkeypatch.setenv(compiled.VARIABLE, "0")
+    monkeypatch.setenv(choice.COMPILED, "0")
     for dtype in TOLERANCE:
-        assert compiled.lstm_steps(double.astype(dtype)) == (elementwise.lstm_step, elementwise.lstm_step_backward)
+        assert choice.lstm_steps(double.astype(dtype)) == (elementwise.lstm_step, elementwise.lstm_step_backward)

@@ -1,0 +1,182 @@
+"""The searches as records: what they refuse, how they are told apart and named, and which of them draw."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from minadv.adversary import find_adversary
+from minadv.regularizers import AdD
+from minadv.searches import SEARCHES, Exact, Greedy, Random, Reselect, by_name
+from tests.support.compare import assert_same_bits
+from tests.support.networks import Untouchable, network
+
+WRONG = {
+    "K": (Greedy, {"K": 0}, r"K is 0, expected a whole number of at least 1"),
+    "K not whole": (Greedy, {"K": 1.5}, r"K is 1\.5, expected a whole number of at least 1"),
+    "K true": (Greedy, {"K": True}, r"K is True, expected a whole number of at least 1"),
+    "rule": (Greedy, {"rule": "loose"}, r"rule is 'loose', expected one of 'strict', 'paper', 'authors'"),
+    "norm": (Greedy, {"rule": "paper", "norm": "l3"}, r"norm is 'l3', expected one of 'count', 'l2'"),
+    "variant": (Greedy, {"rule": "authors", "variant": "mt"}, r"variant is 'mt', expected one of 'smnist', 'text'"),
+    "allow_unflip": (Greedy, {"allow_unflip": "no"}, r"allow_unflip is 'no', expected one of True, False"),
+    "norm elsewhere": (Greedy, {"norm": "l2"}, r'norm is \'l2\', which rule="paper" takes, and rule is "strict"'),
+    "variant elsewhere": (
+        *(Greedy, {"rule": "paper", "variant": "text"}),
+        r'variant is \'text\', which rule="authors" takes, and rule is "paper"',
+    ),
+    "allow_unflip elsewhere": (
+        *(Greedy, {"rule": "authors", "allow_unflip": False}),
+        r'allow_unflip is False, which rule="strict" takes, and rule is "authors"',
+    ),
+    "start": (Greedy, {"start": "zero"}, r"start is 'zero', expected one of 'flip', 'base'"),
+    "keep": (Greedy, {"keep": "first"}, r"keep is 'first', expected one of 'best', 'last'"),
+    "reselect, K": (Reselect, {"K": 0}, r"K is 0, expected a whole number of at least 1"),
+    "reselect, K not whole": (Reselect, {"K": 2.0}, r"K is 2\.0, expected a whole number of at least 1"),
+    "swaps": (Reselect, {"swaps": -1}, r"swaps is -1, expected a whole number of at least 0"),
+    "swaps not whole": (Reselect, {"swaps": 0.5}, r"swaps is 0\.5, expected a whole number of at least 0"),
+    "reselect, start": (Reselect, {"start": "zero"}, r"start is 'zero', expected one of 'flip', 'base'"),
+    "max_masks": (Exact, {"max_masks": 0}, r"max_masks is 0, expected a whole number of at least 1"),
+    "max_masks not whole": (Exact, {"max_masks": 1e5}, r"max_masks is 100000\.0, expected a whole number"),
+    "tries": (Random, {"tries": 0}, r"tries is 0, expected a whole number of at least 1"),
+    "tries not a number": (Random, {"tries": "5"}, r"tries is '5', expected a whole number of at least 1"),
+}
+NOT_ITS_OWN = [
+    (Greedy, "swaps", 2),
+    (Greedy, "tries", 2),
+    (Reselect, "rule", "paper"),
+    (Reselect, "keep", "last"),
+    (Exact, "K", 2),
+    (Random, "start", "base"),
+]
+EVERY = [
+    Greedy(K=3, rule="paper", norm="l2", start="base", keep="last"),
+    Greedy(rule="authors", variant="text"),
+    Greedy(allow_unflip=False),
+    Reselect(K=3, swaps=2, start="base"),
+    Exact(max_masks=100),
+    Random(tries=7),
+    *(kind() for kind in SEARCHES.values()),
+]
+every_record = pytest.mark.parametrize("search", EVERY, ids=repr)
+
+
+@pytest.mark.parametrize(("kind", "given", "message"), WRONG.values(), ids=WRONG)
+def test_a_record_refuses(kind, given, message):
+    with pytest.raises(ValueError, match=rf"^{message}"):
+        kind(**given)
+
+
+def test_every_option_of_every_search_is_refused_above():
+    options = {(kind, field.name) for kind in SEARCHES.values() for field in dataclasses.fields(kind)}
+    assert options == {(kind, list(given)[-1]) for kind, given, _ in WRONG.values()}
+
+
+@pytest.mark.parametrize(("kind", "option", "value"), NOT_ITS_OWN)
+def test_an_option_of_another_search_cannot_be_given(kind, option, value, rng, put):
+    with pytest.raises(TypeError, match=rf"unexpected keyword argument '{option}'"):
+        kind(**{option: value})
+    model, params, batch = network(rng, put)
+    with pytest.raises(TypeError, match=rf"unexpected keyword argument '{option}'"):
+        find_adversary(Untouchable(model), params, batch, rng=rng, budgets=2, **{option: value})
+    with pytest.raises(TypeError, match=rf"unexpected keyword argument '{option}'"):
+        AdD(budgets=2, **{option: value})
+
+
+@pytest.mark.parametrize("given", ["greedy", "reselect", "beam", None, Greedy], ids=str)
+def test_a_search_is_a_record(given, rng, put):
+    model, params, batch = network(rng, put)
+    for start in (
+        lambda: find_adversary(Untouchable(model), params, batch, rng=rng, budgets=2, search=given),
+        lambda: AdD(budgets=2, search=given),
+    ):
+        with pytest.raises(TypeError) as caught:
+            start()
+        expected = f"search is {given!r}, expected a record such as Greedy(K=2) or minadv.searches.Reselect()"
+        assert str(caught.value) == expected
+
+
+@every_record
+def test_records_are_told_apart_by_what_they_hold(search):
+    again = dataclasses.replace(search)
+    assert (again, hash(again), repr(again)) == (search, hash(search), repr(search))
+    assert eval(repr(search)) == search
+    assert search in {again}
+    assert [other for other in EVERY if other == search] == [search]
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        search.K = 5
+
+
+def test_a_record_says_all_that_it_holds():
+    assert repr(Reselect(swaps=3)) == "Reselect(K=2, swaps=3, start='flip')"
+    assert repr(Greedy()) == (
+        "Greedy(K=1, rule='strict', norm=None, variant=None, allow_unflip=None, start='flip', keep='best')"
+    )
+
+
+def test_the_defaults_of_the_search_and_of_the_regularizer(rng, put):
+    assert find_adversary(*network(rng, put), rng=rng, budgets=2).search == Greedy(keep="best")
+    assert AdD().search == Greedy(keep="last")
+
+
+@every_record
+def test_every_search_has_a_name(search):
+    held = {field.name: getattr(search, field.name) for field in dataclasses.fields(search)}
+    assert by_name(search.name, **held) == search
+    assert type(by_name(search.name)) is SEARCHES[search.name] is type(search)
+    assert by_name(search.name) == type(search)()
+
+
+def test_a_search_by_its_name_leaves_out_what_it_does_not_have():
+    steps, own = {"adv_steps": 3, "init": "base", "keep": "last"}, {"swaps": 1, "tries": 4, "max_masks": 50}
+    command_line = {**steps, **own, "rule": "strict", "norm": None, "allow_unflip": None}
+    assert by_name("greedy", **command_line) == Greedy(K=3, start="base", keep="last")
+    assert by_name("reselect", **command_line) == Reselect(K=3, swaps=1, start="base")
+    assert by_name("exact", **command_line) == Exact(max_masks=50)
+    assert by_name("random", **command_line) == Random(tries=4)
+    assert by_name("reselect", adv_steps=None, swaps=None, init=None) == Reselect()
+    with pytest.raises(ValueError, match=r"search is 'beam', expected one of 'greedy', 'reselect', 'exact', 'random'"):
+        by_name("beam")
+    with pytest.raises(ValueError, match=r"K is 0, expected a whole number of at least 1"):
+        by_name("reselect", adv_steps=0)
+
+
+def noisy(rng, put):
+    model, params, batch = network(rng, put, I=8, input_dropout=0.5)
+    return (model, params, batch), {"noise": model.noise(rng, batch), "adv_noise": model.noise(rng, batch)}
+
+
+@pytest.mark.parametrize("search", [Exact(), Greedy(K=2, start="base"), Reselect(start="base")], ids=repr)
+def test_a_search_that_draws_nothing_needs_no_generator(search, rng, put):
+    net, noises = noisy(rng, put)
+    one, two = (find_adversary(*net, budgets=2, search=search, **noises, **given) for given in ({}, {"rng": rng}))
+    assert_same_bits((one.eps, one.d, one.im), (two.eps, two.d, two.im))
+
+
+@pytest.mark.parametrize(
+    ("search", "message"),
+    [
+        (
+            Greedy(),
+            r'^rng is None, and Greedy\(K=1.*\) draws its start: give a .*Generator, or start="base"',
+        ),
+        (Reselect(), r"^rng is None, and Reselect\(K=2.*\) draws its start: give a numpy.random.Generator"),
+        (Random(), r"^rng is None, and a random search draws its masks: give a numpy.random.Generator"),
+    ],
+    ids=lambda given: getattr(given, "name", ""),
+)
+def test_a_search_that_draws_needs_a_generator(search, message, rng, put):
+    net, noises = noisy(rng, put)
+    with pytest.raises(ValueError, match=message):
+        find_adversary(*net, budgets=2, search=search, **noises)
+
+
+@every_record
+def test_a_search_leaves_the_generator_where_its_draws_end(search, rng, put):
+    """What is drawn after a search depends on how the search draws, and not on what it finds."""
+    net, noises = noisy(rng, put)
+    after = set()
+    for scale in ("none", "kept"):
+        generator = np.random.default_rng(3)
+        find_adversary(*net, rng=generator, budgets=2, search=search, scale=scale, **noises)
+        after.add(generator.random())
+    assert len(after) == 1
