@@ -94,7 +94,7 @@ def find_adversary(
     limits = find_budgets(model, search=search, sites=sites, delta=delta, budgets=budgets)
     chosen = tuple(site for site in model.sites if site.name in limits)
     binary, base_masks, fixed = _base_mask(model, params, batch, chosen, eps0, scale, p)
-    first = search.first(binary, rng)
+    first = search.first(binary, limits, rng)
     perturbed = noise if adv_noise is None else adv_noise
     with protocol.scope(model) as keep:
         given, noises = [base_masks], [noise]

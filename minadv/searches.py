@@ -35,9 +35,9 @@ class Search:
     name: ClassVar[str]  # on the command line and in configurations
 
     def expect_budgets(self, budgets: Mapping[str, int], units: Mapping[str, int]) -> None:
-        """Raise ValueError, or warn, if these numbers of flips among so many units, site by site, do not suit it."""
+        """Raise ValueError if these numbers of flips among so many units, site by site, are too many for it."""
 
-    def first(self, eps0: Masks, rng: Rng | None) -> Masks | None:
+    def first(self, eps0: Masks, budgets: Mapping[str, int], rng: Rng | None) -> Masks | None:
         """The mask at which it takes its first influence map, run beside the base pass; None if it takes none."""
         return None
 
@@ -88,16 +88,14 @@ class Greedy(Search):
             if value is not None and value not in choices:
                 raise ValueError(f"{option} is {value!r}, expected one of {', '.join(map(repr, choices))}")
 
-    def expect_budgets(self, budgets: Mapping[str, int], units: Mapping[str, int]) -> None:
+    def first(self, eps0: Masks, budgets: Mapping[str, int], rng: Rng | None) -> Masks:
         if self.start == "flip" and 1 in budgets.values():
             warnings.warn(
                 "a budget of 1 is spent by the random start itself, so that the mask is almost random: "
                 "raise delta, or use search=Reselect() (--search reselect)",
                 SmallBudgetWarning,
-                stacklevel=4,
+                stacklevel=3,
             )
-
-    def first(self, eps0: Masks, rng: Rng | None) -> Masks:
         return first_mask(self, eps0, rng)
 
     def run(self, objective: Objective, first: Visit | None, rng: Rng | None) -> tuple[Visit, ...]:
@@ -151,7 +149,7 @@ class Reselect(Search):
         expect_at_least("swaps", self.swaps, 0)
         expect_choice("start", self.start, ("flip", "base"))
 
-    def first(self, eps0: Masks, rng: Rng | None) -> Masks:
+    def first(self, eps0: Masks, budgets: Mapping[str, int], rng: Rng | None) -> Masks:
         return first_mask(self, eps0, rng)
 
     def run(self, objective: Objective, first: Visit | None, rng: Rng | None) -> tuple[Visit, ...]:

@@ -137,8 +137,9 @@ def test_a_budget_of_one_warns(rng, put):
     net = network(rng, put, H=10)
     for given in ({"budgets": 1}, {"delta": 0.1}):
         remedies = r"spent by the random start.*raise delta, or use search=Reselect\(\) \(--search reselect\)"
-        with pytest.warns(SmallBudgetWarning, match=remedies):
+        with pytest.warns(SmallBudgetWarning, match=remedies) as warned:
             find_adversary(*net, rng=rng, **given)
+        assert [warning.filename for warning in warned] == [__file__]
 
 
 @pytest.mark.parametrize("search", [Reselect(K=1), Exact(), Random(), Greedy(start="base")], ids=str)

@@ -116,7 +116,7 @@ class Searching:
             state=None,
         )
         with protocol.scope(self.model):
-            first = search.first(eps0, rng)
+            first = search.first(eps0, objective.budgets, rng)
             search.result(search.run(objective, None if first is None else objective.influence(first), rng))
         return Passes(*objective.spent)
 

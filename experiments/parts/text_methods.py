@@ -2,11 +2,11 @@ r"""The rows of Table 2, and the settings that each is tried in."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from minadv.commands.text_settings import VARIANTS
 from minadv.regularizers import AT, EL, FD, VAT, VD, AdD, Plain, Regularizer, Sum
-from minadv.searches import Greedy, Reselect
+from minadv.searches import by_name
 
 METHODS = {
     "none": 1,
@@ -54,7 +54,6 @@ def settings(method: str) -> list[Setting]:
 
 def regularizer(method: str, s: Setting, variant: str = "minadv") -> Regularizer:
     """The regularizer of a method in a setting, AdD in one of its variants; other methods' passes share their noise."""
-    form = VARIANTS[variant]
     simple: dict[str, Regularizer] = {
         "none": Plain(),
         "AT": AT(s.norm),
@@ -62,13 +61,21 @@ def regularizer(method: str, s: Setting, variant: str = "minadv") -> Regularizer
         "VD": VD(s.p),
         "EL": EL(s.p),
         "FD": FD(s.p),
-        "AdD last": AdD(delta=s.delta, sites=("readout",), **form),
-        "AdD reselect": AdD(delta=s.delta, search=Reselect(), **form),
+        "AdD last": adversarial(s, variant, "greedy", K=1, sites=("readout",)),
+        "AdD reselect": adversarial(s, variant, "reselect", K=2),
     }
     if method in simple:
         return simple[method]
-    add = AdD(delta=s.delta, search=Greedy(K=2 if "K=2" in method else 1, keep="last"), **form)
+    add = adversarial(s, variant, "greedy", K=2 if "K=2" in method else 1)
     return Sum((add, VAT(s.norm)), weights=(s.weight, 1.0)) if method in SUMS else add
+
+
+def adversarial(s: Setting, variant: str, search: str, *, K: int, sites: tuple[str, ...] | None = None) -> AdD:
+    """AdD in one of its variants, which says where its search starts and by which rule it flips, among other things."""
+    form = VARIANTS[variant]
+    own = {field.name for field in fields(AdD)}
+    chosen = by_name(search, K=K, keep="last", **form, **form.get("rule_options", {}))
+    return AdD(delta=s.delta, search=chosen, sites=sites, **{n: value for n, value in form.items() if n in own})
 
 
 def weight(method: str, s: Setting) -> float:

@@ -12,6 +12,7 @@ from typing import Any
 
 from minadv.models.language.model import LanguageModel
 from minadv.regularizers import EL, FD, VD, AdD, Pi, Plain, Regularizer
+from minadv.searches import by_name
 from minadv.training.clip import Clip
 from minadv.training.loop import Recipe
 from minadv.training.optimizers import ASGD, SGD, Adam
@@ -123,12 +124,15 @@ def regularizer(args: argparse.Namespace, n_layers: int) -> Regularizer:
         return kind(p=args.p, distance=distance, share_noise=shared, sites=sites)
     return AdD(
         **budgets(args.delta or (None if args.budget else [DELTA]), args.budget, n_layers, sites),
-        adv_steps=args.adv_steps,
         distance=distance,
         scale=args.scale,
-        search=args.search,
-        rule=args.rule,
-        init=args.init or ("flip" if shared else "base"),
+        search=by_name(
+            args.search,
+            K=args.adv_steps,
+            rule=args.rule,
+            start=args.init or ("flip" if shared else "base"),
+            keep="last",
+        ),
         share_noise=shared,
     )
 

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from minadv import masks
-
-PROBING = ("greedy", "reselect")
 from minadv.data import images
 from minadv.models.classifier import Classifier
 from minadv.regularizers import EL, FD, VD, AdD, Pi, Plain, Regularizer
+from minadv.searches import by_name
 from minadv.training.clip import Clip
 from minadv.training.loop import Recipe
 from minadv.training.optimizers import SGD, Adam, RMSProp
@@ -106,14 +105,14 @@ def regularizer(args: argparse.Namespace) -> Regularizer:
             raise ValueError(f"{said}, expected one of {', '.join(searches)}")
     return AdD(
         delta=args.delta,
-        adv_steps=args.adv_steps,
         distance=args.distance,
         scale=args.scale,
         p=args.p if args.scale == "inverted" else None,
-        search=args.search,
-        max_masks=args.max_masks,
-        rule=args.rule,
+        search=by_name(args.search, K=args.adv_steps, max_masks=args.max_masks, rule=args.rule, keep="last"),
     )
+
+
+PROBING = ("greedy", "reselect")
 
 
 def some_flips(hidden: int) -> int:

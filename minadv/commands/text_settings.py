@@ -18,6 +18,7 @@ from minadv.data.texts.documents import Corpus, Options
 from minadv.models.pretraining import TextLM
 from minadv.models.text import TextClassifier
 from minadv.regularizers import AT, EL, FD, VAT, VD, AdD, Pi, Plain, Regularizer, Sum
+from minadv.searches import by_name
 from minadv.tasks.text.training import EMBEDDINGS
 from minadv.training.clip import Clip
 from minadv.training.ema import EMA
@@ -205,7 +206,10 @@ def regularizer(args: argparse.Namespace) -> Regularizer:
         return (FD if args.method == "fd" else Pi)(p=args.p, **between)
     if args.method in ("at", "vat"):
         return (AT if args.method == "at" else VAT)(norm=args.norm)
-    add = AdD(delta=args.delta, adv_steps=args.adv_steps, search=args.search, **variant_options(args))
+    options = {"keep": "last", **variant_options(args)}
+    of_search = {name: options.pop(name) for name in ("rule", "init", "keep") if name in options}
+    search = by_name(args.search, K=args.adv_steps, **of_search, **options.pop("rule_options", {}))
+    add = AdD(delta=args.delta, search=search, **options)
     if args.method == "last":
         return replace(add, sites=("readout",))
     return add if args.method == "add" else Sum((add, VAT(norm=args.norm)))

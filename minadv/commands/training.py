@@ -15,6 +15,7 @@ from minadv.commands.foreign import expect_used
 from minadv.data.images.batches import Batches
 from minadv.data.images.sequences import from_description
 from minadv.regularizers import AdD
+from minadv.searches import Greedy
 from minadv.tasks.config import build
 from minadv.tasks.images import runs
 from minadv.tasks.images.task import evaluate
@@ -37,7 +38,7 @@ def train(args: argparse.Namespace) -> None:
     data = from_description(about)
     model = tasks.model(args, data)
     if isinstance(regularizer, AdD):
-        find_budgets(model, delta=args.delta, search=args.search, max_masks=args.max_masks)  # errors, before any step
+        find_budgets(model, delta=args.delta, search=regularizer.search)  # errors, before any step
     fits = min(args.batch, len(data.train)) if args.batch == args.defaults["batch"] else args.batch
     per_epoch = Batches(len(data.train), fits, args.seed).per_epoch
     _say(f"{args.task}: {len(data.train):,} training sequences of {data.train.x.shape[1]} steps; writing {out}")
@@ -111,7 +112,7 @@ def _show(record: dict[str, Any]) -> None:
 
 def _track(hidden: int) -> dict[str, Any]:
     """How the mean adversarial mask is found at each evaluation: as Figure 3."""
-    return {"budgets": tasks.some_flips(hidden), "adv_steps": 2, "keep": "last"}
+    return {"budgets": tasks.some_flips(hidden), "search": Greedy(K=2, keep="last")}
 
 
 def _report(run: runs.Run) -> None:

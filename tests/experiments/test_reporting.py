@@ -20,9 +20,10 @@ from threadpoolctl import threadpool_limits
 
 from experiments import digits, figure3, table1, table2, table3
 from experiments.parts import reporting
+from minadv import fast
 from minadv.backend import BackendError
 from minadv.base.errors import DataError
-from minadv.fast import threads
+from minadv.base.machine import BLAS_VARIABLES, blas_setting
 from minadv.training.loop import Interrupted, TrainingError
 from minadv.training.runs import log
 from minadv.training.runs.folder import RunError
@@ -118,7 +119,7 @@ def mark(path: Path) -> None:
 
 def blas_threads(_: int) -> set[int]:
     """A task that tells how many BLAS threads it has."""
-    return {library["num_threads"] for library in threads.blas()}
+    return {library["num_threads"] for library in fast.describe().blas}
 
 
 @pytest.mark.parametrize("users", [None, "2"])
@@ -126,14 +127,14 @@ def blas_threads(_: int) -> set[int]:
 def test_one_thread_each_unless_the_user_says_otherwise(
     workers: int, users: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in threads.VARIABLES:
+    for name in BLAS_VARIABLES:
         monkeypatch.delenv(name, raising=False)
     if users is not None:
         monkeypatch.setenv("OPENBLAS_NUM_THREADS", users)
     with threadpool_limits(2, user_api="blas"):
         found = reporting.run_all(blas_threads, [0, 1], workers=workers, title="")
     assert found == [{int(users or 1)}] * 2
-    assert threads.users_setting() == (users and f"OPENBLAS_NUM_THREADS={users}")  # nothing is left behind
+    assert blas_setting() == (users and f"OPENBLAS_NUM_THREADS={users}")  # nothing is left behind
 
 
 def test_the_first_failure_stops_the_rest(tmp_path: Path) -> None:

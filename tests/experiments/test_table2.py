@@ -245,7 +245,7 @@ def test_the_form_reaches_the_run(whole: Path, tmp_path: Path) -> None:
     job = Job(replace(TINY, variant="paper"), "AdD K=2", 0, Setting(), Base(1e-2, "all"), "final", tmp_path, None)
     assert text_jobs.work(job)["zero_maps"] == 0
     described = load_text(job.folder).config["regularizer"]
-    assert (described["init"], described["share_noise"]) == ("base", False)
+    assert (described["search"]["start"], described["share_noise"]) == ("base", False)
     assert "AdD searches\nfrom one random flip" in (whole / "out" / "table2-tiny.md").read_text()
     assert set(text_verdicts.FORMS) == {p.variant for p in table2.PRESETS.values()}
 

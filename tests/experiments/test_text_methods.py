@@ -17,19 +17,20 @@ from minadv.adversary import find_budgets
 from minadv.commands import text_settings
 from minadv.models.text import TextClassifier
 from minadv.regularizers import AdD, Sum
+from minadv.searches import Reselect
 
 
 def test_the_methods() -> None:
     setting = Setting(delta=0.1, norm=2.0, weight=3.0)
     both = text_methods.regularizer("AdD K=2 + VAT", setting)
     assert isinstance(both, Sum)
-    assert (both.parts[0].adv_steps, both.parts[1].norm, both.weights) == (2, 2.0, (3.0, 1.0))
+    assert (both.parts[0].search.K, both.parts[1].norm, both.weights) == (2, 2.0, (3.0, 1.0))
     assert text_methods.weight("AdD K=2 + VAT", setting) == 1.0
     assert text_methods.weight("AdD K=2", setting) == 3.0
     last = text_methods.regularizer("AdD last", setting)
     assert last == AdD(delta=0.1, sites=("readout",))
     reselect = text_methods.regularizer("AdD reselect", setting)
-    assert (reselect.search, reselect.adv_steps) == ("reselect", 2)
+    assert reselect == AdD(delta=0.1, search=Reselect(K=2))
 
 
 @pytest.mark.parametrize("method", [m for m in METHODS if m.startswith("AdD")])
@@ -39,7 +40,7 @@ def test_the_paper_s_presets_run_its_form(method: str) -> None:
         found = text_methods.regularizer(method, Setting(), table2.PRESETS[name].variant)
         add = found.parts[0] if isinstance(found, Sum) else found
         assert isinstance(add, AdD)
-        assert (add.init, add.share_noise, add.distance, add.stop_base) == (*form, "js", False)
+        assert (add.search.start, add.share_noise, add.distance, add.stop_base) == (*form, "js", False)
 
 
 def trial(method: str, error: float, loss: float = 1.0, **setting: float) -> dict[str, Any]:

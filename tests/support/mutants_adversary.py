@@ -4,6 +4,7 @@ from tests.support.mutants import Mutant
 
 STRICT, FLIP, MASKS, INFLUENCE = "properties/test_strict_flip.py", "test_flip.py", "test_masks.py", "test_influence.py"
 SEARCH, OPTIONS, MAPS = "test_adversary.py", "test_adversary_options.py", "gradients/test_influence.py"
+RECORDS, MODEL = "test_searches.py", "models/test_classifier.py"
 TERMS, GRADIENTS, INPUTS = "test_regularizers.py", "gradients/test_regularizers.py", "test_input_perturbations.py"
 
 TABLE = {
@@ -29,41 +30,56 @@ TABLE = {
         ("u = t left out", "im = im + dread[t - 1] * h[t]", "pass", MAPS),
         ("one example without a distance warns", "(d <= nothing).all()", "(d <= nothing).any()", INFLUENCE),
     ],
-    "searches.py": [
+    "objective.py": [
         (
             "map of m, not of eps",
-            "masks.scale_backward(e, grads.masks[n], self.scale, p=self.p)",
-            "grads.masks[n]",
+            "masks.scale_backward(e, dm[n], self.scale, p=self.p)",
+            "dm[n]",
             SEARCH,
         ),
-        ("one-sided", "for sign in (1, -1)", "for sign in (1, 1)", SEARCH),
         (
             "both sides under one mask",
-            "[self._masks(eps) for eps in several]",
-            "[self._masks(several[0])] * len(several)",
+            "[self.seen(eps) for eps in several]",
+            "[self.seen(several[0])] * len(several)",
             SEARCH,
         ),
         ("the worst kept", "visit.d > top.d", "visit.d < top.d", SEARCH),
-        ("budget not cumulative", "math.ceil((k + 1) * b / K)", "math.ceil(b / K)", SEARCH),
+        ("other sites lose their masks", "return {**self.fixed, **{n:", "return {**{n:", OPTIONS),
+        ("passes not counted", "self.spent[0] += len(several)", "self.spent[0] += 1", SEARCH),
+    ],
+    "searches.py": [
+        ("one-sided", "for sign in (1, -1)", "for sign in (1, 1)", SEARCH),
+        ("budget not cumulative", "math.ceil((k + 1) * b / self.K)", "math.ceil(b / self.K)", SEARCH),
+        ("rest of the budget lost", "else rest[n] for n", "else b // self.K for n", OPTIONS),
+        ("rule's options lost", "rule=self.rule, **options)", "rule=self.rule)", OPTIONS),
         (
             "swap without giving up a place",
             "candidate[rows, out] = eps0[rows, out]",
             "pass",
             SEARCH,
         ),
+        ("former names unknown", "FORMER.get(option, option)", "option", RECORDS),
     ],
     "adversary.py": [
-        ("one noise for both", "noise=noise if adv_noise is None else adv_noise", "noise=noise", OPTIONS),
+        ("one noise for both", "perturbed = noise if adv_noise is None else adv_noise", "perturbed = noise", OPTIONS),
         (
             "base mask not scaled",
             "scaled = {name: masks.scale(eps, scale, p=p) for name, eps in eps0.items()}",
             "scaled = dict(eps0)",
             SEARCH,
         ),
+        (
+            "first mask not scaled",
+            "{n: masks.scale(e, scale, p=p) for n, e in first.items()}",
+            "first",
+            SEARCH,
+        ),
+        ("base pass forgotten", "keep(base.cache)", "pass", SEARCH),
     ],
     "models/classifier.py": [
         ("recurrent term overwritten", "dmasks.get(name, 0) + du", "du", MAPS),
         ("base not stopped in the head", "if not stop_base:", "if True:", GRADIENTS),
+        ("a mask's gradient only where it was given", "if name in masks:", "if name in cache.masks:", MODEL),
     ],
     "terms.py": [
         ("likelihood overwritten", "pending + factor * dfeatures", "factor * dfeatures", GRADIENTS),
@@ -77,7 +93,7 @@ TABLE = {
             GRADIENTS,
         ),
         ("likelihood taken twice", "share, likelihood=0.0))", "share))", TERMS),
-        ("other noise in the last pass", "bases[0], on.run(m, noise=noise)", "bases[0], on.run(m)", TERMS),
+        ("other noise in the last pass", "adversarial = on.run(m, noise=noise)", "adversarial = on.run(m)", TERMS),
     ],
     "perturbations.py": [
         ("start on the last step", "steps < steps.max(axis=0)", "steps <= steps.max(axis=0)", INPUTS),

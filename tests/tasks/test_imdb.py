@@ -52,9 +52,9 @@ def test_pretraining(before: TextRun) -> None:
 
 
 ADD = {
-    f"{name} K={K}": AdD(delta=0.04, search=Greedy(K=K, keep="last"), **options)
+    f"{name} K={K}": AdD(delta=0.04, search=Greedy(K=K, start=start, keep="last"), share_noise=start == "flip")
     for K in (1, 2)
-    for name, options in {"minadv": {}, "paper": {"init": "base", "share_noise": False}}.items()
+    for name, start in {"minadv": "flip", "paper": "base"}.items()
 }
 
 

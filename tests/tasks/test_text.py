@@ -15,6 +15,7 @@ from minadv.data.texts.buckets import Buckets, density, make_batch
 from minadv.influence import ZeroInfluenceWarning
 from minadv.models.text import TextBatch
 from minadv.regularizers import AT, EL, FD, VAT, VD, AdD, Plain, Sum
+from minadv.searches import Greedy, Reselect
 from minadv.tasks.pretrain import task as pretraining
 from minadv.tasks.text import task as texts
 from minadv.training.loop import Recipe, train
@@ -35,10 +36,12 @@ EVERY = {
     "fd": FD(p=0.3),
     "last": replace(ADD, sites=("readout",)),
     "add K=1": ADD,
-    "add K=2": replace(ADD, adv_steps=2),
-    "add+vat": Sum((replace(ADD, adv_steps=2), VAT(norm=0.5))),
-    "reselect": replace(ADD, search="reselect", adv_steps=2),
-    "paper": replace(ADD, adv_steps=2, init="base", share_noise=False, distance="kl", stop_base=True),
+    "add K=2": replace(ADD, search=Greedy(K=2, keep="last")),
+    "add+vat": Sum((replace(ADD, search=Greedy(K=2, keep="last")), VAT(norm=0.5))),
+    "reselect": replace(ADD, search=Reselect()),
+    "paper": AdD(
+        budgets=2, search=Greedy(K=2, start="base", keep="last"), share_noise=False, distance="kl", stop_base=True
+    ),
 }
 LABELLED = ("none", "at", "vd")  # those that have no use for unlabelled texts
 

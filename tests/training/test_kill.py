@@ -16,7 +16,7 @@ import pytest
 
 from minadv.base import files
 from minadv.cli import main
-from minadv.fast import compiled
+from minadv.fast import choice
 from minadv.training.runs import checkpoints, log
 from minadv.training.runs.folder import read_config
 from tests.support.idxfiles import write_four
@@ -57,7 +57,7 @@ def process(arguments: list[str], call: str = "fsync", n: int = 0, group: int | 
 @pytest.fixture
 def processes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Workers that are processes: where the steps are compiled they would be threads."""
-    monkeypatch.setenv(compiled.VARIABLE, "0")
+    monkeypatch.setenv(choice.COMPILED, "0")
 
 
 def wait_for_steps(child: subprocess.Popen[str], n: int) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from minadv import masks
 from minadv.base import shared_draws
+from minadv.base.machine import CORE_CACHE
 from minadv.base.streams import stream
 from minadv.base.trees import leaves, tree_add, tree_map
 from minadv.models.classifier import Classifier
@@ -18,7 +19,6 @@ from minadv.regularizers import EL, FD, VAT, VD, AdD, Plain, Sum
 from minadv.searches import Greedy, Random, Reselect
 from minadv.tasks.images.task import Classify
 from minadv.training.loop import Recipe, train
-from minadv.base.machine import CORE_CACHE
 from minadv.training.parallel.choose import WORTH, choose_workers
 from minadv.training.parallel.processes import Shared, WorkerError, Workers
 from minadv.training.parallel.teams import Alone, Part, Sums, gather
@@ -48,7 +48,7 @@ def noisy(toy: Any) -> Any:
     return replace(toy, model=replace(toy.model, input_dropout=0.3))
 
 
-@pytest.mark.parametrize("regularizer", ALL + MORE, ids=lambda r: type(r).__name__ + getattr(r, "search", ""))
+@pytest.mark.parametrize("regularizer", ALL + MORE, ids=repr)
 @pytest.mark.parametrize("count", [2, 3])
 def test_the_contributions_of_all_parts_are_the_whole(regularizer: Any, count: int, put: Any) -> None:
     toy = noisy(task(put, regularizer))

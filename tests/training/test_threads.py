@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from minadv.base.machine import CORE_CACHE
 from minadv.base.trees import tree_map
-from minadv.fast import compiled
+from minadv.fast import choice
 from minadv.regularizers import AdD, Plain
 from minadv.tasks.images.task import Classify
 from minadv.training.loop import Recipe, train
-from minadv.base.machine import CORE_CACHE
 from minadv.training.parallel.choose import team_of
 from minadv.training.parallel.processes import Workers
 from minadv.training.parallel.teams import Alone, Part
@@ -120,10 +120,10 @@ def test_who_shares_a_batch(load: dict[str, Any], team: type, put: Any) -> None:
 
 
 def test_a_load_says_whether_its_steps_are_compiled(put: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(compiled.VARIABLE, raising=False)
+    monkeypatch.delenv(choice.COMPILED, raising=False)
     toy = task(put)
-    assert toy.load.compiled == (compiled.by_numba()[0] is not None)
+    assert toy.load.compiled == (choice.by_numba()[0] is not None)
     assert not replace(toy, model=replace(toy.model, cell="gru")).load.compiled
     assert not task(put, dtype=np.float64).load.compiled
-    monkeypatch.setenv(compiled.VARIABLE, "0")
+    monkeypatch.setenv(choice.COMPILED, "0")
     assert not toy.load.compiled
