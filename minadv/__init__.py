@@ -26,7 +26,8 @@ from minadv.adversary import find_adversary
 from minadv.backend import choose_device, namespace, to_device, to_host
 from minadv.base.version import __version__ as __version__
 from minadv.fast.workspace import StaleCacheError, Workspace
-from minadv.tasks.images.runs import Run, fit, load
+from minadv.tasks.fit import fit, resume
+from minadv.tasks.run import Run, load
 
 __all__ = [
     "Run",
@@ -50,6 +51,7 @@ __all__ = [
     "models",
     "namespace",
     "regularizers",
+    "resume",
     "rnn",
     "to_device",
     "to_host",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from minadv.commands.text_settings import VARIANTS
 from minadv.regularizers import AT, EL, FD, VAT, VD, AdD, Plain, Regularizer, Sum
+from minadv.tasks.methods import VARIANTS
 
 METHODS = {
     "none": 1,

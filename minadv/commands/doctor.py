@@ -1,4 +1,4 @@
-r"""``minadv doctor`` and ``minadv data``: whether the installation is sound and the data there."""
+r"""``minadv doctor``: whether the installation is sound."""
 
 from __future__ import annotations
 
@@ -12,23 +12,20 @@ import numpy as np
 
 from minadv import gradcheck, lstm
 from minadv.backend import Array, choose_device, namespace, same_place, to_device
-from minadv.base.errors import DataError
 from minadv.base.trees import leaves, tree_map
+from minadv.commands.options import DEVICES
 from minadv.data import fetch
-from minadv.data.language import published
 from minadv.fast import compiled, threads
 from minadv.training.runs import packing
 from minadv.training.runs.log import versions
 
-INSTALLED = {
-    "digits": "scikit-learn's 1,797 digits of 8 x 8 pixels",
-    "docstrings": "what the docstrings of six packages are about",
-    "pydoc": "CPython's own documentation, about 78,000 words and marks",
-}
-"""Data that comes with Python and its packages."""
+
+def add_options(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
+    """The options of ``minadv doctor``."""
+    parser.add_argument("--device", choices=DEVICES, default="auto", help="which to try")
 
 
-def doctor(args: argparse.Namespace) -> None:
+def work(args: argparse.Namespace) -> None:
     """Versions, backend and why, BLAS and threads, memory, and a gradient check on the device."""
     for name, version in versions().items():
         print(f"{name:8} {version}")
@@ -107,31 +104,3 @@ def _memory() -> str:
     fields = dict(line.split(":") for line in info.read_text().splitlines())
     total, free = (int(fields[name].split()[0]) / 2**20 for name in ("MemTotal", "MemAvailable"))
     return f"{total:.1f} GiB, {free:.1f} GiB available"
-
-
-def data(args: argparse.Namespace) -> None:
-    """List, download or check data sets."""
-    if args.action == "list":
-        print(f"data directory: {fetch.data_root(args.data_dir)}")
-        for name, about in INSTALLED.items():
-            print(f"{name:10} {about}, no download")
-        for name, remote in fetch.REMOTES.items():
-            there = (published if name in published.KNOWN else fetch).there(name, args.data_dir)
-            print(f"{name:10} {remote.about}{' (there)' if there else ''}")
-        return
-    if args.name is None:
-        raise ValueError(f"give a name, one of {', '.join([*INSTALLED, *fetch.REMOTES])}")
-    if args.name in INSTALLED:
-        print(f"{args.name}: {INSTALLED[args.name]}: nothing needs downloading")
-        return
-    if args.action == "get" and args.name in published.KNOWN and published.there(args.name, args.data_dir):
-        print(next(iter(published.find(args.name, args.data_dir).values())).parent)
-        return
-    if args.action == "get":
-        print(fetch.get(args.name, args.data_dir))
-        return
-    results = (published.check if args.name in published.KNOWN else fetch.check)(args.name, args.data_dir)
-    for result in results:
-        print(f"{result.path or result.file}: {result.says}")
-    if any(result.sound is False for result in results):
-        raise DataError(f"{args.name} is not complete and sound")
