@@ -32,7 +32,7 @@ from minadv.commands.parsing import Parser
 from minadv.data.images import Split
 from minadv.data.images.batches import take
 from minadv.models.classifier import Batch, Classifier
-from minadv.tasks.images.runs import load
+from minadv.tasks.run import load
 from minadv.training.parallel.ranks import one_voice
 from minadv.training.parallel.teams import Part
 

@@ -19,20 +19,21 @@ from experiments.parts import records, reporting, text_comparison, text_jobs, te
 from experiments.parts.naive_bayes import naive_bayes
 from experiments.parts.text_jobs import Preset
 from experiments.parts.text_methods import METHODS
-from minadv.commands import text_settings
 from minadv.commands.numbers import folder, positive
 from minadv.commands.parsing import Parser
-from minadv.commands.text_settings import corpus_of
-from minadv.tasks.text.runs import identity
+from minadv.tasks.family import of_kind
+from minadv.tasks.text.corpus import fingerprint, open_data
 from minadv.training.parallel.ranks import one_voice
 from minadv.training.runs.folder import RunError
 
 
 def of_paper(name: str, **more: Any) -> Preset:
     """A preset of the paper's sizes: those of ``minadv train NAME``, so that there is one place that has them."""
-    theirs = text_settings.PRESETS[name]
-    same = {f.name: getattr(theirs, f.name) for f in fields(Preset) if hasattr(theirs, f.name)}
-    long = {"steps": theirs.train_steps, "lm_steps": theirs.lm_train_steps, "lrs": (theirs.lr,)}
+    theirs, lm = (of_kind(kind).presets[name].values for kind in ("text", "pretrain"))
+    same = {f.name: theirs[f.name] for f in fields(Preset) if f.name in theirs}
+    same |= {f"lm_{value}": lm[value] for value in ("batch", "window", "lr", "lr_decay")}
+    same |= {"corpus": of_kind("text").presets[name].data, "candidates": lm["candidates"]}
+    long = {"steps": theirs["train_steps"], "lm_steps": lm["train_steps"], "lrs": (theirs["lr"],)}
     return Preset(**{**same, **long, "name": name, "takes": ("all",), "seeds": 5, **more})
 
 
@@ -114,9 +115,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     preset, started, placed = PRESETS[args.preset], time.time(), reporting.place(args)
     workers = placed["workers"]
     where: dict[str, Any] = {"root": args.runs, "data_dir": args.data_dir, "device": placed["device"]}
-    corpus = corpus_of(text_jobs.about_data(preset, args.data_dir))
+    corpus = open_data(text_jobs.about_data(preset, args.data_dir))
     lm = text_jobs.pretrain(preset, **where, workers=None if workers > 1 else 1)
-    if (now := identity(corpus)["fingerprint"]) != lm["facts"]["fingerprint"]:
+    if (now := fingerprint(corpus)["fingerprint"]) != lm["facts"]["fingerprint"]:
         raise RunError(
             f"{args.runs / preset.name} was made of other texts: they have the fingerprint "
             f"{lm['facts']['fingerprint'][:12]}, expected {now[:12]}, that of the texts as they are now"

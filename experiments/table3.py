@@ -20,10 +20,12 @@ from typing import Any
 
 from experiments.parts import language_report, records, reporting
 from experiments.parts.language_comparison import METHODS, REPEATED, Preset, compare, with_earlier
-from minadv.commands import language_settings
 from minadv.commands.numbers import folder, positive
 from minadv.commands.parsing import Parser
 from minadv.models.language.noise import PARTS
+from minadv.tasks.language.presets import DROPOUTS
+from minadv.tasks.language.presets import PRESETS as TASKS
+from minadv.tasks.methods import LM_DELTA
 from minadv.training.parallel.ranks import one_voice
 
 FINETUNE = 500  # epochs after the 750
@@ -31,14 +33,14 @@ FINETUNE = 500  # epochs after the 750
 
 def awd(task: str) -> dict[str, Any]:
     """The sizes and settings of ``minadv train ptb`` and ``wikitext2``, which are the paper's."""
-    own = language_settings.PRESETS[task]
+    own = TASKS[task].values
     same = ("hidden", "optimizer", "lr", "weight_decay", "epochs", "ramp_down", "batch", "bptt")
     return {
-        **{name: getattr(own, name) for name in same},
-        "corpus": own.corpus,
-        "dropouts": tuple(getattr(own, name) for name in language_settings.DROPOUTS),
-        "columns": own.eval_columns,
-        "delta": language_settings.DELTA,
+        **{name: own[name] for name in same},
+        "corpus": TASKS[task].data,
+        "dropouts": tuple(own[name] for name in DROPOUTS),
+        "columns": own["eval_columns"],
+        "delta": LM_DELTA,
         "finetune": FINETUNE,
     }
 

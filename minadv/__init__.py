@@ -26,7 +26,8 @@ from minadv import (
 from minadv.adversary import find_adversary
 from minadv.backend import choose_device, namespace, to_device, to_host
 from minadv.base.version import __version__ as __version__
-from minadv.tasks.images.runs import Run, fit, load
+from minadv.tasks.fit import fit, resume
+from minadv.tasks.run import Run, load
 
 __all__ = [
     "Run",
@@ -48,6 +49,7 @@ __all__ = [
     "models",
     "namespace",
     "regularizers",
+    "resume",
     "rnn",
     "searches",
     "to_device",

@@ -13,28 +13,52 @@ from minadv.backend import Array, to_host
 from minadv.base.files import temporary_name
 
 
-def curves(records: Sequence[dict[str, Any]]) -> Any:
-    """Training and validation loss, the regularizer, and the validation error, by epoch."""
+def curves(records: Sequence[dict[str, Any]], metric: str) -> Any:
+    """Training and validation loss, the regularizer, and the validation error or perplexity, by epoch.
+
+    A perplexity is shown by its logarithm. Losses in nats a word differ little, so that a regularizer beside them has
+    an axis of its own; those of classifiers fall by orders of magnitude, and all share one logarithmic axis.
+    """
     plt = _pyplot()
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.6))
-    epochs = [r["epoch"] for r in records]
+    epochs, of_words = [r["epoch"] for r in records], metric == "perplexity"
     left.plot(epochs, [r["train_loss"] for r in records], ".-", label="training NLL")
     left.plot(epochs, [r["valid_loss"] for r in records], ".-", label="validation NLL")
+    left.set(xlabel="epoch", ylabel="nats a word" if of_words else "nats", yscale="linear" if of_words else "log")
     if any(r["regularizer"] for r in records):
-        left.plot(epochs, [r["regularizer"] for r in records], ".-", label="regularizer")
-    left.set(xlabel="epoch", yscale="log")
+        axis = left.twinx() if of_words else left
+        axis.plot(epochs, [r["regularizer"] for r in records], ".-", color="tab:green", label="regularizer")
+        if of_words:
+            axis.set_ylabel("regularizer", color="tab:green")
     left.legend()
-    right.plot(epochs, [r["valid_error"] for r in records], ".-", color="tab:red")
-    right.set(xlabel="epoch", ylabel="validation error %")
+    right.plot(epochs, [r[f"valid_{metric}"] for r in records], ".-", color="tab:red")
+    unit = " %" if metric == "error" else ""
+    right.set(xlabel="epoch", ylabel=f"validation {metric}{unit}", yscale="log" if of_words else "linear")
     for axis in (left, right):
         axis.grid(alpha=0.3)
+    figure.tight_layout()
+    return figure
+
+
+def units(shares: dict[str, Array], budgets: dict[str, int]) -> Any:
+    """The share of windows in which a search drops each unit, by rank, beside that of random masks: a panel a layer."""
+    plt = _pyplot()
+    figure, axes = plt.subplots(1, len(shares), figsize=(4.2 * len(shares), 3.4), squeeze=False)
+    for axis, (site, share) in zip(axes[0], shares.items(), strict=True):
+        axis.plot(np.sort(share)[::-1], label="re-selection")
+        axis.axhline(budgets[site] / len(share), color="tab:gray", linestyle=":", label="random masks")
+        axis.set(title=f"{site}, budget {budgets[site]} of {len(share)}", xlabel="unit, by rank")
+        axis.set_ylabel("share of windows that drop it")
+        axis.grid(alpha=0.3)
+    axes[0][0].legend()
+    figure.tight_layout()
     return figure
 
 
 def by_site(name: str, sites: Iterable[str]) -> dict[str, str]:
-    """The file of each site's figure; where there is one site only, it has the name to itself."""
-    every = list(sites)
-    return {site: f"{name}.png" if len(every) == 1 else f"{name}-{site}.png" for site in every}
+    """The name of each site's figure; where there is one site only, it has the name to itself."""
+    names = list(sites)
+    return {site: name if len(names) == 1 else f"{name}-{site}" for site in names}
 
 
 def influence(trace: Trace, labels: Array, site: str) -> Any:

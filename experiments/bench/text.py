@@ -28,17 +28,16 @@ from experiments.parts.text_methods import METHODS, Setting, regularizer
 from minadv.base.machine import cores
 from minadv.commands.numbers import folder, positive
 from minadv.commands.parsing import Parser
-from minadv.commands.text_settings import corpus_of
 from minadv.data.texts.buckets import LIMIT, Buckets, density
 from minadv.data.texts.documents import Corpus
 from minadv.fast import limit_threads
 from minadv.models.pretraining import TextLM
 from minadv.models.text import TextClassifier
+from minadv.tasks.family import of_model
 from minadv.tasks.pretrain.task import PretrainTask
-from minadv.tasks.text.runs import with_words
+from minadv.tasks.text.corpus import open_data, with_words
 from minadv.tasks.text.task import TextTask
-from minadv.tasks.text.training import pretrain_recipe, text_recipe
-from minadv.training.loop import advance, start
+from minadv.training.loop import Recipe, advance, start
 from minadv.training.parallel.choose import team_of
 
 PRETRAINING = "pre-training"
@@ -75,9 +74,9 @@ def measure(preset: Preset, data_dir: str | None, row: str, workers: int, rounds
 
     Which labelled texts a step reads depends on the step alone: they are the same for every method.
     """
-    corpus = corpus_of(text_jobs.about_data(preset, data_dir))
+    corpus = open_data(text_jobs.about_data(preset, data_dir))
     task = make_task(preset, corpus, row)
-    recipe = pretrain_recipe(rounds + 1) if row == PRETRAINING else text_recipe(rounds + 1)
+    recipe = Recipe(rounds + 1, **of_model(task.model).recipe)
     before = memory.resident()
     seconds, tokens = [], []
     with limit_threads(1), team_of(task, workers) as team:
@@ -95,7 +94,7 @@ def measure(preset: Preset, data_dir: str | None, row: str, workers: int, rounds
 
 def padding(preset: Preset, data_dir: str | None) -> dict[str, Any]:
     """Steps with padding for each real one: in the batches of a run, the worst of them, and in texts as they come."""
-    corpus = corpus_of(text_jobs.about_data(preset, data_dir))
+    corpus = open_data(text_jobs.about_data(preset, data_dir))
     task = make_task(preset, corpus, "FD")
     assert isinstance(task, TextTask)
     found = {}
@@ -191,7 +190,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             results["rows"][row]["shared"] = call(f"{module}:measure", threads=1, **how, workers=args.workers)
     results["rows"] = {row: results["rows"][row] for row in rows if row in results["rows"]}
     results["padding"] = padding(**where)
-    results["words"] = len(corpus_of(text_jobs.about_data(preset, args.data_dir)).vocabulary)
+    results["words"] = len(open_data(text_jobs.about_data(preset, args.data_dir)).vocabulary)
     told = reporting.command("bench.text", argv)
     results["facts"] = reporting.facts(started, command=told, preset=asdict(preset), load=load, rounds=args.rounds)
     said = text(records.plain(results))

@@ -22,7 +22,8 @@ from minadv.data.images.sequences import By, as_sequences
 from minadv.models.classifier import Classifier
 from minadv.regularizers import FD, VD, AdD, Plain, Regularizer
 from minadv.searches import Greedy, Reselect
-from minadv.tasks.images.runs import describe_data, fit
+from minadv.tasks.fit import fit
+from minadv.tasks.images.family import describe_data
 from minadv.tasks.images.task import evaluate
 from minadv.training.clip import Clip
 from minadv.training.loop import Recipe

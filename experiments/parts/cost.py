@@ -16,7 +16,7 @@ from experiments.parts.comparison import Job
 from minadv.backend import to_device
 from minadv.data.images import Split
 from minadv.models.classifier import Classifier
-from minadv.tasks.images.runs import fit
+from minadv.tasks.fit import fit
 from minadv.tasks.images.task import evaluate
 from minadv.training.loop import Recipe
 

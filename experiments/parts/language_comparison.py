@@ -27,7 +27,10 @@ from minadv.data.language.windows import Windows
 from minadv.models.language.model import LanguageModel
 from minadv.regularizers import EL, FD, VD, AdD, Plain, Regularizer
 from minadv.searches import Greedy, Reselect, Search
-from minadv.tasks.language.training import LanguageRun, evaluate, finetune, fit_language
+from minadv.tasks.fit import fit
+from minadv.tasks.language.finetune import finetune
+from minadv.tasks.language.task import evaluate
+from minadv.tasks.run import Run
 from minadv.training.clip import Clip
 from minadv.training.loop import Recipe
 from minadv.training.optimizers import ASGD, SGD
@@ -164,7 +167,7 @@ def work(job: Job) -> dict[str, Any]:
         "device": job.device,
         "about": {"task": "lm", "corpus": preset.corpus, "data_dir": job.data_dir, "min_count": None},
     }
-    run = fit_language(
+    run = fit(
         model,
         text,
         regularizer=regularizer(job),
@@ -206,7 +209,7 @@ def work(job: Job) -> dict[str, Any]:
     return result
 
 
-def curve(*runs: LanguageRun) -> list[tuple[float, float]]:
+def curve(*runs: Run) -> list[tuple[float, float]]:
     """Validation perplexity by epoch, of one run after the other."""
     points: list[tuple[float, float]] = []
     for run in runs:
@@ -215,7 +218,7 @@ def curve(*runs: LanguageRun) -> list[tuple[float, float]]:
     return points
 
 
-def clean(model: LanguageModel, run: LanguageRun, text: Corpus, job: Job) -> float:
+def clean(model: LanguageModel, run: Run, text: Corpus, job: Job) -> float:
     """The perplexity of the start of the training text, as much of it as there is to validate, without noise."""
     params, tokens = to_device((run.params, text.train[: len(text.valid)]), job.device)
     return float(evaluate(model, params, tokens, window=job.preset.bptt)["perplexity"])
@@ -242,7 +245,7 @@ def falling(epochs: float, share: float) -> RampDown:
     return RampDown(epochs * (1 + 0.6 * share), 1.6 * epochs * share)
 
 
-def words_per_second(run: LanguageRun, words: int) -> float | None:
+def words_per_second(run: Run, words: int) -> float | None:
     """By the times of the log: the median over its epochs, evaluations included."""
     times = [datetime.fromisoformat(r["time"]).timestamp() for r in run.records]
     passed = np.diff(times) / np.diff([r["epoch"] for r in run.records]) if len(times) > 1 else np.zeros(0)

@@ -17,14 +17,15 @@ import numpy as np
 from experiments.parts import reporting
 from experiments.parts.text_methods import Setting, regularizer, weight
 from minadv.backend import Array, DeviceName
-from minadv.commands.text_settings import corpus_of
 from minadv.data.texts.documents import Corpus
 from minadv.influence import ZeroInfluenceWarning
 from minadv.models.pretraining import TextLM
 from minadv.models.text import TextClassifier
-from minadv.tasks.text.runs import Take
+from minadv.tasks.fit import fit
+from minadv.tasks.run import Run
+from minadv.tasks.text.corpus import open_data
+from minadv.tasks.text.pretrained import Take
 from minadv.tasks.text.task import read
-from minadv.tasks.text.training import TextRun, fit_text, pretrain_text
 from minadv.training.loop import LOG, Interrupted
 from minadv.training.optimizers import Adam
 from minadv.training.runs import log
@@ -42,7 +43,7 @@ class Preset:
     """One size of the comparison; what begins with ``lm_`` is for the language model.
 
     Learning rates are multiplied by ``lr_decay`` and ``lm_lr_decay`` a step. ``variant`` is the form of AdD
-    (`minadv.commands.text_settings.VARIANTS`).
+    (`minadv.tasks.methods.VARIANTS`).
     """
 
     name: str
@@ -133,9 +134,9 @@ def pretrain(
     if (found := found_result(folder / RESULT, preset, OF_LM)) is not None:
         return found
     about = about_data(preset, data_dir)
-    corpus = corpus_of(about)
+    corpus = open_data(about)
     reporting.begins(folder, own=False)
-    run = pretrain_text(
+    run = fit(
         TextLM(**encoder(preset, corpus), n_candidates=preset.candidates),
         corpus,
         steps=preset.lm_steps,
@@ -228,12 +229,12 @@ def _evaluation(folder: Path, step: int) -> dict[str, Any] | None:
     return next((r for r in log.read(folder / LOG) if r["kind"] == "evaluation" and r["step"] == step), None)
 
 
-def train(job: Job, on_evaluation: Callable[[dict[str, Any]], None] | None = None) -> TextRun:
+def train(job: Job, on_evaluation: Callable[[dict[str, Any]], None] | None = None) -> Run:
     """The run itself, from where it was left."""
     preset, about = job.preset, about_data(job.preset, job.data_dir)
-    corpus = corpus_of(about)
+    corpus = open_data(about)
     about["preset"] = _plain(preset)
-    return fit_text(
+    return fit(
         TextClassifier(**encoder(preset, corpus), n_classes=len(corpus.classes), truncate=preset.truncate),
         corpus,
         regularizer=regularizer(job.method, job.setting, preset.variant),
@@ -284,12 +285,11 @@ def zero_maps(folder: Path) -> int:
     return len(path.read_text().splitlines()) if path.exists() else 0
 
 
-def wrong(run: TextRun) -> Array:
+def wrong(run: Run) -> Array:
     """Which test texts are classified wrongly, bool (N,)."""
-    assert run.corpus is not None
-    test = run.corpus.test
+    test = run.data.test
     found = np.zeros(len(test), dtype=bool)
-    for rows, batch, logits in read(run.classifier, run.params, test, max_tokens=run.config["max_tokens"]):
+    for rows, batch, logits in read(run.model, run.params, test, max_tokens=run.config["max_tokens"]):
         found[rows] = logits.argmax(axis=-1) != batch.targets
     return found
 

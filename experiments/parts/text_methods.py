@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from minadv.commands.text_settings import VARIANTS
 from minadv.regularizers import AT, EL, FD, VAT, VD, AdD, Plain, Regularizer, Sum
 from minadv.searches import by_name
+from minadv.tasks.methods import VARIANTS
 
 METHODS = {
     "none": 1,

@@ -1,4 +1,4 @@
-r"""``minadv doctor`` and ``minadv data``: whether the installation is sound and the data there."""
+r"""``minadv doctor``: whether the installation is sound."""
 
 from __future__ import annotations
 
@@ -12,32 +12,30 @@ import numpy as np
 
 from minadv import gradcheck, lstm
 from minadv.backend import Array, choose_device, namespace, same_place, to_device
-from minadv.base.errors import DataError
+from minadv.base import machine
 from minadv.base.trees import leaves, tree_map
+from minadv.commands.options import DEVICES
 from minadv.data import fetch
-from minadv.data.language import published
-from minadv.fast import choice as compiled
-from minadv.fast import threads
+from minadv.fast import describe
+from minadv.models import stack
 from minadv.training.runs import packing
 from minadv.training.runs.log import versions
 
-INSTALLED = {
-    "digits": "scikit-learn's 1,797 digits of 8 x 8 pixels",
-    "docstrings": "what the docstrings of six packages are about",
-    "pydoc": "CPython's own documentation, about 78,000 words and marks",
-}
-"""Data that comes with Python and its packages."""
+
+def add_options(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
+    """The options of ``minadv doctor``."""
+    parser.add_argument("--device", choices=DEVICES, default="auto", help="which to try")
 
 
-def doctor(args: argparse.Namespace) -> None:
+def work(args: argparse.Namespace) -> None:
     """Versions, backend and why, BLAS and threads, memory, and a gradient check on the device."""
     for name, version in versions().items():
         print(f"{name:8} {version}")
     device = choose_device(args.device)
     print(f"{'device':8} {device.why}")
-    print(f"{'cores':8} {threads.cores()} of {os.cpu_count()}")
+    print(f"{'cores':8} {machine.cores()} of {os.cpu_count()}")
     print(f"{'threads':8} {_threads()}")
-    print(f"{'steps':8} {compiled.why(device.name == 'gpu')}")
+    print(f"{'steps':8} {describe(device.name == 'gpu').why}")
     print(f"{'memory':8} {_memory()}")
     print(f"{'data':8} {fetch.data_root()}")
     print(f"{'saving':8} {_saving()}")
@@ -59,17 +57,19 @@ def doctor(args: argparse.Namespace) -> None:
     report.raise_if_failed()
     if not gap < 1e-5:
         raise gradcheck.GradientError(
-            f"single precision is {gap:.0e} off, expected less than 1e-05: set {compiled.VARIABLE}=0"
+            f"single precision is {gap:.0e} off, expected less than 1e-05: set MINADV_COMPILED=0"
         )
 
 
 def _single_precision(params: lstm.Params, x: Array, m: Array) -> float:
-    """How far states and gradients of an LSTM in single precision, which others may compute, are from double."""
+    """How far states and gradients of an LSTM by the engine in single precision are from those in double."""
     found = []
     for dtype in (np.float64, np.float32):
         args: dict[str, Any] = tree_map(lambda a, to=dtype: a.astype(to), {"params": params, "x": x, "m": m})
-        h, _, _ = lstm.forward(args["params"], args["x"], m=args["m"])
-        found.append({"h": h, **_gradients(args, namespace(h).ones_like(h))})
+        [(h, _, cache)] = stack.run_layer("lstm", args["params"], [stack.Inputs(args["x"], m=args["m"])])
+        wanted = {"weights": True, "inputs": True, "masks": True}
+        back = stack.run_layer_backward(args["params"], [cache], [namespace(h).ones_like(h)], [None], **wanted)
+        found.append((h, back))
     both = zip(leaves(found[0]), leaves(found[1]), strict=True)
     return max(float(abs(single - double).max()) for (_, double), (_, single) in both)
 
@@ -83,10 +83,10 @@ def _gradients(args: dict[str, Any], dh: Array) -> dict[str, Any]:
 
 def _threads() -> str:
     """Who decides how many threads a matrix product uses."""
-    users = threads.users_setting()
+    users = machine.blas_setting()
     if users is not None:
         return f"BLAS threads as {users} says"
-    if not threads.blas():
+    if not describe().blas:
         return "BLAS threads as BLAS decides: install threadpoolctl to let minadv set them"
     return "BLAS: one thread in each worker for small networks, all cores for large ones"
 
@@ -108,31 +108,3 @@ def _memory() -> str:
     fields = dict(line.split(":") for line in info.read_text().splitlines())
     total, free = (int(fields[name].split()[0]) / 2**20 for name in ("MemTotal", "MemAvailable"))
     return f"{total:.1f} GiB, {free:.1f} GiB available"
-
-
-def data(args: argparse.Namespace) -> None:
-    """List, download or check data sets."""
-    if args.action == "list":
-        print(f"data directory: {fetch.data_root(args.data_dir)}")
-        for name, about in INSTALLED.items():
-            print(f"{name:10} {about}, no download")
-        for name, remote in fetch.REMOTES.items():
-            there = (published if name in published.KNOWN else fetch).there(name, args.data_dir)
-            print(f"{name:10} {remote.about}{' (there)' if there else ''}")
-        return
-    if args.name is None:
-        raise ValueError(f"give a name, one of {', '.join([*INSTALLED, *fetch.REMOTES])}")
-    if args.name in INSTALLED:
-        print(f"{args.name}: {INSTALLED[args.name]}: nothing needs downloading")
-        return
-    if args.action == "get" and args.name in published.KNOWN and published.there(args.name, args.data_dir):
-        print(next(iter(published.find(args.name, args.data_dir).values())).parent)
-        return
-    if args.action == "get":
-        print(fetch.get(args.name, args.data_dir))
-        return
-    results = (published.check if args.name in published.KNOWN else fetch.check)(args.name, args.data_dir)
-    for result in results:
-        print(f"{result.path or result.file}: {result.says}")
-    if any(result.sound is False for result in results):
-        raise DataError(f"{args.name} is not complete and sound")

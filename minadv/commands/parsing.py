@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
-from typing import NoReturn
+from importlib import import_module
+from typing import Any, NoReturn
 
 
 class Parser(argparse.ArgumentParser):
@@ -21,6 +22,24 @@ class Help(argparse.HelpFormatter):
         nothing = action.default is None or action.default is False or action.default is argparse.SUPPRESS
         told = nothing or "(default" in (action.help or "")
         return action.help if told else f"{action.help} (default: %(default)s)"
+
+
+class CommandParser(Parser):
+    """The parser of one command, whose module is imported, and whose options are added, when the command is used.
+
+    ``minadv.commands.COMMAND`` has ``add_options(parser, arguments)`` and ``work(args)``.
+    """
+
+    def fill(self, arguments: list[str]) -> None:
+        """Add the options of the command; which they are may depend on the arguments."""
+        module = import_module(f"minadv.commands.{self.prog.split()[-1]}")
+        self.set_defaults(work=module.work)
+        module.add_options(self, arguments)
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        if "work" not in self._defaults:
+            self.fill(list(args))
+        return super().parse_known_args(args, namespace)
 
 
 def tell_defaults(parser: argparse.ArgumentParser, defaults: Mapping[str, object]) -> None:

@@ -18,8 +18,7 @@ from typing import Any
 
 from minadv.base.checks import expect_choice
 from minadv.base.errors import DataError
-from minadv.data import files
-from minadv.data.images import idx
+from minadv.data import files, idx
 
 VARIABLE = "MINADV_DATA"
 

@@ -71,8 +71,8 @@ def build(value: Any, name: str = "config") -> Any:
             return parts
         if value["kind"] not in KINDS:
             raise ConfigError(f"{name} is of kind {value['kind']!r}, expected one of {', '.join(sorted(KINDS))}")
-        if value["kind"] == "AdD" and isinstance(parts.get("search"), str):
-            parts = _with_search(parts)
+        if value["kind"] == "AdD":
+            parts = with_search(parts)
         try:
             return KINDS[value["kind"]](**parts)
         except TypeError as error:
@@ -93,14 +93,24 @@ def describe_recipe(recipe: Recipe) -> dict[str, Any]:
 
 
 def today(config: dict[str, Any]) -> dict[str, Any]:
-    """A configuration as this version would write it: with the fields that recipes did not have when it was made."""
-    return {**config, "recipe": describe_recipe(build_recipe(config["recipe"]))}
+    """A configuration as this version would write it: recipes and searches were described otherwise once."""
+    found = {**config, "recipe": describe_recipe(build_recipe(config["recipe"]))}
+    if "regularizer" in config:
+        found["regularizer"] = describe(build(config["regularizer"], "regularizer"), "regularizer")
+    if config.get("track") is not None:
+        found["track"] = describe(with_search(build(config["track"], "track")), "track")
+    return found
 
 
-def _with_search(parts: dict[str, Any]) -> dict[str, Any]:
-    """The fields of an AdD that was described before version 0.2, when it held the options of every search itself."""
-    own = {field.name for field in dataclasses.fields(regularizers.AdD)}
-    former = {name: value for name, value in parts.items() if name not in own}
+SEARCH_OPTIONS = ("adv_steps", "rule", "rule_options", "init", "keep", "swaps", "tries", "max_masks")
+"""Options of searches that stood beside the search's name in configurations before version 0.2."""
+
+
+def with_search(given: dict[str, Any]) -> dict[str, Any]:
+    """Options of `minadv.find_adversary` or of AdD, with those of a search before version 0.2 made into its record."""
+    former = {name: given[name] for name in SEARCH_OPTIONS if name in given}
+    if not former and not isinstance(given.get("search"), str):
+        return given
     options = {**former, **former.get("rule_options", {})}
-    search = searches.by_name(parts["search"], **options)
-    return {**{name: value for name, value in parts.items() if name in own}, "search": search}
+    others = {name: value for name, value in given.items() if name not in SEARCH_OPTIONS}
+    return {**others, "search": searches.by_name(given.get("search", "greedy"), **options)}

@@ -13,7 +13,7 @@ import minadv
 from minadv.backend import BackendError
 from minadv.base.files import seal
 from minadv.cli import main
-from minadv.commands import training
+from minadv.commands import train, training
 from minadv.training.runs.checkpoints import CheckpointWarning
 from tests.support.idxfiles import idx, write_four
 from tests.support.problems import MODEL, sequences
@@ -116,7 +116,7 @@ def test_folders_without_data(tmp_path: Path, fails: Any) -> None:
         ("--p 0.2", "--p 0.2: --method add has no use for it, expected one of vd, el, fd, pi"),
         (
             "--p 1 --method vd --delta 0.03",
-            "p is 1.0, expected a probability of dropping from 0 up to, but not including, 1",
+            "argument --p: '1' is not a probability from 0 up to, but not including, 1",
         ),
         ("--delta 1.5", "delta is 1.5, expected a share of the units from 0 to 1"),
         ("--delta 0.1", "delta is 0.1, which allows no flip among H = 6 units: the smallest useful delta is 1/6"),
@@ -257,18 +257,13 @@ def _with_two(run: Path) -> Path:
     return run
 
 
-def test_cuda_aware_mpi_of_other_runs(run: Path, fails: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(training.families, "of_run", lambda path: object())
-    line = fails("train", "--resume", run, "--cuda-aware-mpi")
-    assert line == f"minadv: --cuda-aware-mpi is for runs on images: for {run} set MINADV_CUDA_AWARE_MPI=1 instead"
-
-
 def test_attacks_that_cannot_be(run: Path, fails: Any) -> None:
     assert "delta is 0.03, which allows no flip among H = 6 units" in fails("attack", run, "--delta", 0.03)
     assert "delta is 0.5 and budget is 2: give one of the two" in fails("attack", run, "--delta", 0.5, "--budget", 2)
-    assert "budget is 0, expected at least 1 unit" in fails("attack", run, "--budget", 0)
+    assert "budgets of layer0 is 0, expected a number of flips from 1" in fails("attack", run, "--budget", 0)
     assert "budget has 2 values, expected 1" in fails("attack", run, "--budget", 1, 2)
-    assert fails("attack", run, "--budget", 7) == "minadv: budget is 7, expected at most 6, the units of a layer"
+    line = fails("attack", run, "--budget", 7)
+    assert line == "minadv: budgets of layer0 is 7, expected a number of flips from 1 to H = 6"
 
 
 def test_what_the_system_refuses(folder: Path, tmp_path: Path, fails: Any, capsys: Any) -> None:
@@ -299,7 +294,7 @@ def test_no_gpu(folder: Path, tmp_path: Path, fails: Any, monkeypatch: pytest.Mo
 def test_a_value_is_not_a_task(monkeypatch: pytest.MonkeyPatch) -> None:
     """--p has a value, though it is how --permuted, which has none, begins."""
     seen = []
-    monkeypatch.setattr(training, "train", lambda args: seen.append((args.task, args.p, args.permuted)))
+    monkeypatch.setattr(train, "work", lambda args: seen.append((args.task, args.p, args.permuted)))
     for arguments in (
         "--p 0.2 --method vd",
         "--method vd --p 0.2 digits",
@@ -313,14 +308,14 @@ def test_a_value_is_not_a_task(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_run_of_a_family_is_resumed_without_its_task(fails: Any) -> None:
     for task in ("lm", "imdb"):
         line = fails("train", task, "--resume", "run")
-        assert "a run goes on as it was configured: minadv train --resume RUN, without a task" in line
+        assert line == "minadv: --resume goes on with the settings of the run: leave out TASK"
 
 
 def test_out_of_memory(monkeypatch: pytest.MonkeyPatch, fails: Any) -> None:
-    def train(args: Any) -> None:
+    def work(args: Any) -> None:
         raise MemoryError("Unable to allocate 9 GiB")
 
-    monkeypatch.setattr(training, "train", train)
+    monkeypatch.setattr(train, "work", work)
     line = fails("train", "digits", code=1)
     assert line == ("minadv: out of memory (Unable to allocate 9 GiB): take smaller batches, or a smaller network")
 

@@ -31,7 +31,7 @@ def test_defaults_are_told():
         ("docstrings", "gradients go back; 0: all (default: 0)"),
         ("imdb", "gradients go back; 0: all (default: 400)"),
         ("lm", "learning rate falls (default: 40% of them)"),
-        ("ptb", "passes over the text (default: 750)"),
+        ("ptb", "passes over the data (default: 750)"),
     ],
 )
 def test_of_tasks(task, says, capsys):

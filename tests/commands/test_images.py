@@ -1,6 +1,5 @@
 """Every command, end to end, on digits that take a moment; the help names every option and says what it does."""
 
-import argparse
 import re
 import shutil
 from contextlib import nullcontext
@@ -13,14 +12,15 @@ import pytest
 
 import minadv
 from minadv.adversary import SEARCHES
-from minadv.cli import build_parser, main
-from minadv.commands import tasks
+from minadv.cli import COMMANDS, main
 from minadv.data.images import digits
 from minadv.data.images.sequences import from_description
 from minadv.masks import SCALES
+from minadv.tasks.family import of_task
 from minadv.training.parallel import choose
 from minadv.training.runs import checkpoints, log
 from minadv.training.runs import folder as folders
+from tests.support.commands import command
 from tests.support.idxfiles import write_four
 
 pytest.importorskip("safetensors")
@@ -62,7 +62,7 @@ def test_train_learns_and_reports(tmp_path: Path, says: Any, monkeypatch: pytest
     assert len(rest[0]["valid_mean_mask"]["layer0"]) == 8
 
 
-@pytest.mark.parametrize("method", tasks.METHODS)
+@pytest.mark.parametrize("method", of_task("digits").methods)
 @pytest.mark.parametrize("cell", ["rnn", "gru"])
 def test_every_method(method: str, cell: str, tmp_path: Path, says: Any, device: Any) -> None:
     options = ["--method", method, "--cell", cell, "--layers", 2, "--train-steps", 2, "--device", device.name]
@@ -295,14 +295,9 @@ def test_doctor(says: Any, device: Any) -> None:
         assert part in text
 
 
-def commands() -> dict[str, argparse.ArgumentParser]:
-    [found] = [a for a in build_parser()._actions if isinstance(a, argparse._SubParsersAction)]
-    return dict(found.choices)
-
-
-@pytest.mark.parametrize("name", commands())
+@pytest.mark.parametrize("name", COMMANDS)
 def test_help_is_complete(name: str) -> None:
-    parser = commands()[name]
+    parser = command(name)
     text = parser.format_help()
     assert len(text.splitlines()) > 5
     assert "(default: None)" not in text
@@ -313,13 +308,13 @@ def test_help_is_complete(name: str) -> None:
 
 
 def test_help_is_grouped(capsys: Any) -> None:
-    parser = commands()["train"]
+    parser = command("train")
     groups = {group.title: [a.option_strings for a in group._group_actions] for group in parser._action_groups}
     assert list(groups)[2:] == ["the run", "data", "model", "method", "optimisation"]
     assert groups["options"] == [["-h", "--help"]]
     assert main([]) == 0
     shown = capsys.readouterr().out
-    assert all(re.search(rf"^    {name} ", shown, re.MULTILINE) for name in commands())
+    assert all(re.search(rf"^    {name} ", shown, re.MULTILINE) for name in COMMANDS)
     for arguments, said in ((["--help"], "commands:"), (["--version"], minadv.__version__)):
         with pytest.raises(SystemExit) as stopped:
             main(arguments)

@@ -1,6 +1,5 @@
 """Every command on texts, end to end, in a folder of short ones; and what a user can do wrong, in one line each."""
 
-import argparse
 import io
 import json
 import re
@@ -14,12 +13,16 @@ import numpy as np
 import pytest
 
 from minadv.base.files import seal
-from minadv.cli import Help, Parser, _parse, build_parser, main
-from minadv.commands import families, text_settings
+from minadv.cli import main
+from minadv.commands import train
 from minadv.data.texts import reviews
 from minadv.models.text import TextClassifier
-from minadv.tasks.text.training import load_text
+from minadv.tasks.methods import ADVERSARIAL, regularizer
+from minadv.tasks.run import load
+from minadv.tasks.text.family import FAMILY
 from minadv.training.runs import checkpoints, log
+from tests.support import commands
+from tests.support.commands import parsed
 from tests.support.reviewfiles import write_elec
 
 pytest.importorskip("safetensors")
@@ -93,7 +96,7 @@ def test_folders_that_were_given_by_their_names_alone(
     says("train", "text", "--data-dir", texts.name, *SHORT, "--out", tmp_path / "run")
     monkeypatch.chdir(tmp_path)
     for run in ("lm", "run"):
-        assert load_text(run).config["about"]["data_dir"] == str(texts)
+        assert load(run).config["about"]["data_dir"] == str(texts)
         assert len(says("eval", run)) == 1
 
 
@@ -103,7 +106,7 @@ def test_pretrain(texts: Path, says: Any, tmp_path: Path, monkeypatch: pytest.Mo
     found = re.fullmatch(r"held-out perplexity ([\d.]+) \(loss [\d.]+\), the best, at step 8 of 8; run in (.*)", line)
     assert found
     assert found[2] == "runs/films-lm-seed0"
-    config = load_text(found[2]).config
+    config = load(found[2]).config
     assert (config["kind"], config["batch_size"], config["T"], config["held_out"]) == ("pretrain", 4, 5, 50)
     assert (config["model"]["n_embedding"], config["model"]["n_hidden"], config["model"]["n_candidates"]) == (6, 8, 5)
     assert config["recipe"]["step_schedule"]["rate"] == 0.9
@@ -120,7 +123,7 @@ def test_pretrain_names_its_folder_as_train_does(
     assert line.endswith("run in runs/films-lm-seed0")
     by_name = tmp_path / "by-name"
     says("pretrain", texts, *LM, "--train-steps", 1, "--out", by_name)
-    mine, theirs = (load_text(run).config for run in ("runs/films-lm-seed0", by_name))
+    mine, theirs = (load(run).config for run in ("runs/films-lm-seed0", by_name))
     assert mine["about"] == theirs["about"]
     assert mine["corpus"] == theirs["corpus"]
 
@@ -136,15 +139,15 @@ def test_pretrain_names_its_folder_as_train_does(
     ],
 )
 def test_options_may_come_before_the_task(before: str) -> None:
-    args = _parse(build_parser(), ["train", *before.split(), "imdb", "--hidden", "8"])
-    assert (args.task, args.seed, args.hidden, args.work) == ("imdb", 1, 8, families.of_task("imdb").train)
-    images = _parse(build_parser(), ["train", "--rows", "--seed", "1", "smnist", "--out", "text"])
+    args = parsed("train", *before.split(), "imdb", "--hidden", "8")
+    assert (args.task, args.seed, args.hidden, args.family, args.work) == ("imdb", 1, 8, FAMILY, train.work)
+    images = parsed("train", "--rows", "--seed", "1", "smnist", "--out", "text")
     assert (images.task, images.rows, images.seed, images.out) == ("smnist", True, 1, "text")
 
 
 def test_train_begins_with_the_language_model(trained: Path, lm: Path, texts: Path, says: Any) -> None:
     """Its sizes and its vocabulary are not said again."""
-    run, before = load_text(trained), load_text(lm)
+    run, before = load(trained), load(lm)
     assert run.vocabulary.fingerprint == before.vocabulary.fingerprint
     assert (run.model.n_embedding, run.model.n_hidden, run.model.truncate) == (6, 8, 400)
     assert run.config["about"]["min_count"] == 1
@@ -160,19 +163,19 @@ def test_train_begins_with_the_language_model(trained: Path, lm: Path, texts: Pa
     assert line.endswith("(24 texts)")
 
 
-@pytest.mark.parametrize("method", text_settings.METHODS)
+@pytest.mark.parametrize("method", FAMILY.methods)
 def test_every_method(method: str, texts: Path, capsys: Any, tmp_path: Path) -> None:
     """At K = 2, where there is a K: no map is zero, or there would be a warning."""
     run = tmp_path / "run"
-    extra = [*SHORT, "--adv-steps", 2] if method in text_settings.ADVERSARIAL else PLAIN
+    extra = [*SHORT, "--adv-steps", 2] if method in ADVERSARIAL else PLAIN
     given = [*extra, "--method", method, "--out", run]
     assert main(list(map(str, ["train", "text", "--data-dir", texts, *given]))) == 0
     said = capsys.readouterr()
     assert said.out.startswith("test error ")
     assert "warning:" not in said.err
     names = ("Plain", "AT", "VAT", "VD", "EL", "FD", "Pi", "AdD", "AdD", "Sum")
-    kinds = dict(zip(text_settings.METHODS, names, strict=True))
-    described = load_text(run).config["regularizer"]
+    kinds = dict(zip(FAMILY.methods, names, strict=True))
+    described = load(run).config["regularizer"]
     assert described["kind"] == kinds[method]
     if method == "last":
         assert described["sites"] == ["readout"]
@@ -193,7 +196,7 @@ def test_adversarial_dropout(K: int, options: str, texts: Path, capsys: Any, tmp
     given = [*SHORT, "--adv-steps", K, *options.split(), "--out", tmp_path / "run"]
     assert main(list(map(str, ["train", "text", "--data-dir", texts, *given]))) == 0
     assert "warning:" not in capsys.readouterr().err
-    config = load_text(tmp_path / "run").config["regularizer"]
+    config = load(tmp_path / "run").config["regularizer"]
     assert config["adv_steps"] == K
     base = "base" in options or "variant" in options
     assert config["share_noise"] is not base
@@ -221,21 +224,14 @@ PAPER = ("base", False, "js", False, "none", "strict", {})
     ],
 )
 def test_variants(task: str, options: str, form: tuple[Any, ...]) -> None:
-    found = text_settings.regularizer(parsed(task, options))
+    found = regularizer(parsed("train", task, *options.split()))
     assert tuple(getattr(found, name) for name in FORM) == form
 
 
 @pytest.mark.parametrize("method", ["el", "fd", "pi"])
 def test_variants_are_of_add_alone(method: str) -> None:
-    found = text_settings.regularizer(parsed("imdb", f"--variant authors --method {method}"))
+    found = regularizer(parsed("train", "imdb", "--variant", "authors", "--method", method))
     assert (found.share_noise, found.distance, getattr(found, "stop_base", False)) == (True, "js", False)
-
-
-def parsed(task: str, options: str) -> argparse.Namespace:
-    parser = Parser()
-    families.of_task(task).options(parser)
-    parser.set_defaults(task=task)
-    return parser.parse_args(options.split())
 
 
 def test_a_zero_map_is_said(texts: Path, capsys: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,7 +252,7 @@ def test_options_reach_the_run(texts: Path, says: Any, tmp_path: Path) -> None:
     run = tmp_path / "run"
     options = [*PLAIN, *given.split(), *more.split(), *rest.split()]
     says("train", "text", "--data-dir", texts, *options, "--out", run)
-    found = load_text(run)
+    found = load(run)
     model, recipe, config = found.model, found.config["recipe"], found.config
     assert (model.n_relu, model.output, model.n_layers, model.cell, model.truncate) == (5, "sigmoid", 2, "gru", 3)
     assert (model.embedding_dropout, model.n_words, found.params.b.dtype) == (0.3, 9, np.float64)
@@ -273,19 +269,19 @@ def test_embeddings_alone(texts: Path, lm: Path, says: Any, tmp_path: Path) -> N
     """With cells of another size, and the vocabulary of the language model."""
     given = ["--take", "embeddings", "--hidden", 12, "--batch", 4, "--train-steps", 1, "--delta", 0.25, "--lr", 1e-9]
     says("train", "text", "--data-dir", texts, "--pretrained", lm, *given, "--ema", 0, "--out", tmp_path / "run")
-    run = load_text(tmp_path / "run")
+    run = load(tmp_path / "run")
     assert (run.model.n_hidden, run.model.n_embedding, run.config["take"]) == (12, 6, "embeddings")
-    np.testing.assert_allclose(run.params.encoder.E, load_text(lm).params.encoder.E, atol=1e-6)
+    np.testing.assert_allclose(run.params.encoder.E, load(lm).params.encoder.E, atol=1e-6)
 
 
 def test_elec_files(says: Any, tmp_path: Path) -> None:
     write_elec(tmp_path / "elec")
     run = tmp_path / "run"
     assert says("train", "elec", "--data-dir", tmp_path, *SMALL, "--delta", 0.25, "--train-steps", 1, "--out", run)
-    found = load_text(run)
+    found = load(run)
     assert (found.classes, found.config["corpus"]["name"], found.vocabulary.split) == (("1", "2"), "elec", "spaces")
-    assert text_settings.PRESETS["elec"].train_steps == 10_000
-    assert (text_settings.PRESETS["imdb"].train_steps, text_settings.PRESETS["imdb"].hidden) == (15_000, 1024)
+    elec, imdb = (FAMILY.presets[name].values for name in ("elec", "imdb"))
+    assert (elec["train_steps"], imdb["train_steps"], imdb["hidden"]) == (10_000, 15_000, 1024)
 
 
 def test_docstrings_need_no_data(says: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -298,15 +294,15 @@ def test_docstrings_need_no_data(says: Any, tmp_path: Path, monkeypatch: pytest.
     assert says(
         "train", "docstrings", "--pretrained", lm, "--batch", 4, "--train-steps", 2, "--delta", 0.3, "--out", run
     )
-    assert load_text(run).classes == tuple(sorted(reviews.docstrings.CLASSES))
-    assert load_text(run).config["max_tokens"] == 100
+    assert load(run).classes == tuple(sorted(reviews.docstrings.CLASSES))
+    assert load(run).config["max_tokens"] == 100
 
 
 def test_predict(trained: Path, says: Any, lines: Any, tmp_path: Path) -> None:
     texts = "the film is very good good\nit is bad bad bad\n\u00fcber good"
     lines(texts.encode())
     rows = [line.split("\t") for line in says("predict", trained)]
-    run = load_text(trained)
+    run = load(trained)
     p = run.predict(texts.split("\n"))
     assert rows == [[run.classes[q.argmax()], f"{q.max():.4f}"] for q in p]
     assert [row[0] for row in rows[:2]] == ["good", "bad"]
@@ -495,13 +491,14 @@ def test_runs_that_are_no_language_models(command: str, lm: Path, trained: Path,
     pytest.importorskip("sklearn")
     assert main(["train", "digits", "--pool", "4", *options, "--out", str(images)]) == 0
     for run, kind in ((lm, "pretrain"), (trained, "text"), (images, "classify")):
-        says = f"{run} is a run of the kind '{kind}', expected a language model (minadv train lm)"
-        assert fails(command, run) == f"minadv: {says}"
+        assert fails(command, run).startswith(
+            f"minadv: {run} is a run of the kind '{kind}', which {command} is not for"
+        )
 
 
 def test_runs_that_are_not_for_it(lm: Path, trained: Path, texts: Path, tmp_path: Path, fails: Any, lines: Any) -> None:
     for command in ("predict", "attack"):
-        assert "is a language model: train a classifier that begins with it" in fails(command, lm)
+        assert f"which {command} is not for: train a classifier that begins with it" in fails(command, lm)
     assert "is a run already: resume it" in fails("train", "text", "--data-dir", texts, *SHORT, "--out", trained)
     assert "is a run already: resume it" in fails("pretrain", texts, *LM, "--out", lm)
     line = fails("pretrain", texts, "--resume", lm, "--hidden", 3)
@@ -526,11 +523,9 @@ def test_a_configuration_from_elsewhere(trained: Path, tmp_path: Path, fails: An
     assert "is a run of the kind 'sorcery', which this version of minadv does not know" in fails("eval", tmp_path)
 
 
-@pytest.mark.parametrize("task", list(text_settings.PRESETS))
+@pytest.mark.parametrize("task", list(FAMILY.presets))
 def test_help_is_complete(task: str) -> None:
-    family = families.of_task(task)
-    parser = Parser(prog=f"minadv train {task}", formatter_class=Help)
-    family.options(parser)
+    parser = commands.command("train", task)
     text = parser.format_help()
     assert "(default: None)" not in text
     for action in parser._actions:
@@ -538,4 +533,3 @@ def test_help_is_complete(task: str) -> None:
         assert all(option in text for option in action.option_strings)
     titles = [group.title for group in parser._action_groups[2:]]
     assert titles == ["the run", "data", "model", "method", "optimisation"]
-    assert isinstance(parser, argparse.ArgumentParser)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from minadv.base.errors import DataError
-from minadv.data.images.idx import read_images, read_labels, read_pair
+from minadv.data.idx import read_images, read_labels, read_pair
 from tests.support.idxfiles import idx
 
 

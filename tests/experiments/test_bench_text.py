@@ -19,7 +19,7 @@ from tests.support.text_tiny import OF, TINY
 
 def test_bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     """The rows that are there already stay; the padding is held to its limit."""
-    monkeypatch.setattr(bench_text, "corpus_of", lambda about: OF)
+    monkeypatch.setattr(bench_text, "open_data", lambda about: OF)
     monkeypatch.setitem(table2.PRESETS, "docstrings", TINY)
     monkeypatch.setattr(bench_text, "call", lambda name, threads, **given: bench_text.measure(**given))
     options = ["--preset", "docstrings", "--rounds", "2", "--workers", "1", "--out", str(tmp_path)]

@@ -24,7 +24,7 @@ from minadv.cli import main
 from minadv.data.images.batches import take
 from minadv.models.classifier import Batch
 from minadv.tasks.images import task
-from minadv.tasks.images.runs import load
+from minadv.tasks.run import load
 from minadv.training.runs import checkpoints
 from minadv.training.runs.folder import RunError
 from tests.support.idxfiles import write_four

@@ -21,7 +21,7 @@ from minadv.cli import main
 from minadv.models.text import TextClassifier
 from minadv.regularizers import AdD
 from minadv.searches import Greedy
-from minadv.tasks.text.training import load_text
+from minadv.tasks.run import load
 from minadv.training.loop import Interrupted
 from minadv.training.runs.folder import RunError
 from tests.support.text_problems import corpus
@@ -34,7 +34,7 @@ def small(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     if device.name == "gpu":
         pytest.skip("the comparison runs on the host")
     for module in (text_jobs, table2):
-        monkeypatch.setattr(module, "corpus_of", lambda about: OF)
+        monkeypatch.setattr(module, "open_data", lambda about: OF)
     monkeypatch.setattr(reporting, "run_all", lambda work, tasks, **how: [work(task) for task in tasks])
     monkeypatch.setitem(table2.PRESETS, "docstrings", TINY)
 
@@ -45,7 +45,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("table2")
     with pytest.MonkeyPatch.context() as patch:
         for module in (text_jobs, table2):
-            patch.setattr(module, "corpus_of", lambda about: OF)
+            patch.setattr(module, "open_data", lambda about: OF)
         patch.setattr(reporting, "run_all", lambda work, tasks, **how: [work(task) for task in tasks])
         patch.setitem(table2.PRESETS, "docstrings", TINY)
         run(root)
@@ -83,7 +83,7 @@ def test_every_row_is_searched_alike_and_run(whole: Path) -> None:
     assert len(list(final.glob("*/result.json"))) == len(METHODS)
     assert len(list(final.glob("*/compared.json"))) == len(found["search"]) == 3 * 9
     left = [path for path in final.iterdir() if not (path / "result.json").exists()]
-    assert {load_text(path).step for path in left} == {3}
+    assert {load(path).step for path in left} == {3}
 
 
 def test_what_is_written_says_where_it_comes_from_and_names_no_folder(whole: Path) -> None:
@@ -113,8 +113,7 @@ def test_as_many_evaluations_as_the_heading_says(whole: Path) -> None:
 
 def test_a_second_call_does_no_work(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copytree(whole, tmp_path / "again")
-    for name in ("fit_text", "pretrain_text"):
-        monkeypatch.setattr(text_jobs, name, None)
+    monkeypatch.setattr(text_jobs, "fit", None)
     run(tmp_path / "again")
     first, second = data(whole), data(tmp_path / "again")
     assert json.dumps([first["results"], first["search"]]) == json.dumps([second["results"], second["search"]])
@@ -176,7 +175,7 @@ def test_texts_that_have_changed_are_refused(
     whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     shutil.copytree(whole / "runs", tmp_path / "runs")
-    monkeypatch.setattr(table2, "corpus_of", lambda about: corpus(40, unlabelled=21))
+    monkeypatch.setattr(table2, "open_data", lambda about: corpus(40, unlabelled=21))
     with pytest.raises(SystemExit):
         run(tmp_path)
     assert "was made of other texts" in capsys.readouterr().err
@@ -231,7 +230,7 @@ def test_it_stops_where_it_is_told_to(tmp_path: Path) -> None:
 
 
 def test_the_command_line_opens_its_runs(whole: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("minadv.commands.text_settings.reviews.load", lambda name, **how: OF)
+    monkeypatch.setattr("minadv.tasks.text.corpus.reviews.load", lambda name, **how: OF)
     for r in data(whole)["results"][:3]:
         name = r["method"].replace(" ", "_")
         [folder] = (path.parent for path in (whole / "runs" / "tiny" / "final").glob(f"{name}-*/result.json"))
@@ -244,7 +243,7 @@ def test_the_form_reaches_the_run(whole: Path, tmp_path: Path) -> None:
     shutil.copytree(whole / "runs" / "tiny" / "lm", tmp_path / "tiny" / "lm")
     job = Job(replace(TINY, variant="paper"), "AdD K=2", 0, Setting(), Base(1e-2, "all"), "final", tmp_path, None)
     assert text_jobs.work(job)["zero_maps"] == 0
-    described = load_text(job.folder).config["regularizer"]
+    described = load(job.folder).config["regularizer"]
     assert (described["search"]["start"], described["share_noise"]) == ("base", False)
     assert "AdD searches\nfrom one random flip" in (whole / "out" / "table2-tiny.md").read_text()
     assert set(text_verdicts.FORMS) == {p.variant for p in table2.PRESETS.values()}
@@ -253,7 +252,7 @@ def test_the_form_reaches_the_run(whole: Path, tmp_path: Path) -> None:
 def test_runs_that_choose_keep_the_weights_of_least_loss(whole: Path) -> None:
     for part, monitor in (("base", "loss"), ("final", "error")):
         folder = next(path for path in (whole / "runs" / "tiny" / part).iterdir())
-        assert load_text(folder).config["recipe"]["monitor"] == monitor
+        assert load(folder).config["recipe"]["monitor"] == monitor
 
 
 def test_the_chosen_run_goes_on_to_the_bits_of_one_that_was_never_stopped(whole: Path, tmp_path: Path) -> None:
@@ -278,4 +277,4 @@ def test_a_language_model_serves_every_preset_that_has_the_same(whole: Path) -> 
 def test_learning_rates_fall_as_the_preset_says(whole: Path) -> None:
     for part, rate in (("lm", 0.9), ("base/*", 0.8), ("final/*", 0.8)):
         for folder in (whole / "runs" / "tiny").glob(part):
-            assert load_text(folder).config["recipe"]["step_schedule"]["rate"] == pytest.approx(rate)
+            assert load(folder).config["recipe"]["step_schedule"]["rate"] == pytest.approx(rate)

@@ -16,17 +16,19 @@ from experiments import table3
 from experiments.parts import language_comparison, language_report, reporting
 from experiments.parts.language_comparison import METHODS, REPEATED, Preset, best_setting, compare, settings
 from minadv.base.errors import DataError
-from minadv.cli import Parser, main
-from minadv.commands import language_settings
-from minadv.commands.language_options import add_options
+from minadv.cli import main
 from minadv.data.language import corpus
 from minadv.data.language.windows import Windows
 from minadv.models.language.model import TokenBatch
 from minadv.regularizers import AdD
 from minadv.searches import Greedy
-from minadv.tasks.language.training import evaluate, load_language, open_language
+from minadv.tasks.language import presets
+from minadv.tasks.language.task import evaluate
+from minadv.tasks.methods import LM_DELTA
+from minadv.tasks.run import load, open_run
 from minadv.training.runs import checkpoints
 from minadv.training.runs.folder import RunError
+from tests.support.commands import parsed
 from tests.support.corpora import write_corpus
 from tests.support.language_runs import lines
 
@@ -91,16 +93,15 @@ def test_searched_then_run(root: Path, text: str) -> None:
         assert r["before"] == {part: r[part] for part in ("valid", "test")}  # it was not tuned
         assert 1 < r["test"] < 50
     [run] = (root / "runs" / "small" / "final").glob("FD-*-seed1")
-    opened = open_language(run)
-    assert opened.corpus is not None
-    beginning = opened.corpus.train[: len(opened.corpus.valid)]
+    opened = open_run(run)
+    beginning = opened.data.train[: len(opened.data.valid)]
     clean = evaluate(opened.model, opened.params, beginning, window=SMALL.bptt)["perplexity"]
     assert [r["clean"] for r in results if (r["method"], r["seed"]) == ("FD", 1)] == [pytest.approx(clean, rel=1e-12)]
 
 
 def test_a_second_call_does_no_work(root: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     first = small(root, text)
-    monkeypatch.setattr(language_comparison, "fit_language", None)
+    monkeypatch.setattr(language_comparison, "fit", None)
     assert json.dumps(small(root, text)) == json.dumps(first)
 
 
@@ -253,22 +254,18 @@ def test_few_columns_are_without_a_word_that_differs(rng: np.random.Generator) -
 @pytest.mark.parametrize("task", ["ptb", "wikitext2"])
 def test_the_papers_presets_are_those_of_the_command_line(task: str) -> None:
     """Field by field: `minadv train ptb` and row `none` of Table 3 are the same model, trained alike."""
-    parser = Parser()
-    add_options(parser)
-    args = parser.parse_args(["--method", "none"])
-    args.task = task
-    preset = table3.PRESETS[task]
-    assert preset.model(50) == language_settings.model(args, 50)
+    args, preset = parsed("train", task, "--method", "none"), table3.PRESETS[task]
+    assert preset.model(50) == presets.model_of(args, 50)
     job = language_comparison.Job(preset, "none", 0, 0.0, 1.0, "final", Path(), None)
-    ours, theirs = language_comparison.recipe(job, 100), language_settings.recipe(args, 100)
+    ours, theirs = language_comparison.recipe(job, 100), presets.recipe(args, 100)
     schedules = ("lr_schedule", "weight_schedule")
     but = {**dict.fromkeys(schedules), "checkpoint_every": None}
     assert replace(ours, **but) == replace(theirs, **but)
     for recipe in (ours, theirs):
         assert [getattr(recipe, name)(epoch) for name in schedules for epoch in (0.0, 749.9)] == [1.0] * 4  # constant
-    own = language_settings.PRESETS[task]
-    assert (preset.corpus, preset.batch, preset.bptt, preset.columns) == (task, own.batch, own.bptt, own.eval_columns)
-    assert preset.delta == language_settings.DELTA
+    own = presets.PRESETS[task].values
+    assert (preset.batch, preset.bptt, preset.columns) == (own["batch"], own["bptt"], own["eval_columns"])
+    assert (preset.corpus, preset.delta) == (task, LM_DELTA)
 
 
 def test_fraternal_dropout_as_published(tmp_path: Path, text: str) -> None:
@@ -282,8 +279,7 @@ def test_fraternal_dropout_as_published(tmp_path: Path, text: str) -> None:
     preset = replace(SMALL, name="fd1", search=False, epochs=0.3, fresh=fd1.fresh)
     small(tmp_path, text, preset, ("FD", "AdD K=1"), seeds=1)
     fd, add = (
-        load_language(tmp_path / "runs" / "fd1" / "final" / name).config
-        for name in ("FD-0-0.1-seed0", "AdD_K=1-0.4-1-seed0")
+        load(tmp_path / "runs" / "fd1" / "final" / name).config for name in ("FD-0-0.1-seed0", "AdD_K=1-0.4-1-seed0")
     )
     assert (fd["fresh"], fd["regularizer"]["share_noise"], fd["regularizer"]["p"]) == (list(fd1.fresh), False, 0)
     assert (add["fresh"], add["regularizer"]["share_noise"]) == (["words"], False)

@@ -1,6 +1,5 @@
 """The methods of Table 2, the settings they are tried in, and the presets that are the paper's."""
 
-import dataclasses
 from typing import Any
 
 import pytest
@@ -14,10 +13,10 @@ from experiments.parts import text_jobs, text_methods, text_verdicts
 from experiments.parts.text_comparison import best_setting
 from experiments.parts.text_methods import METHODS, Setting, settings
 from minadv.adversary import find_budgets
-from minadv.commands import text_settings
 from minadv.models.text import TextClassifier
 from minadv.regularizers import AdD, Sum
 from minadv.searches import Reselect
+from minadv.tasks.family import of_kind
 
 
 def test_the_methods() -> None:
@@ -85,13 +84,13 @@ def test_the_paper_is_quoted_rightly() -> None:
 
 @pytest.mark.parametrize("name", ["imdb", "elec"])
 def test_the_paper_s_presets_are_those_of_the_command_line(name: str) -> None:
-    theirs, ours = text_settings.PRESETS[name], table2.PRESETS[name]
-    other = {"train_steps": "steps", "lm_train_steps": "lm_steps"}
+    theirs, lm = (of_kind(kind).presets[name].values for kind in ("text", "pretrain"))
+    ours = table2.PRESETS[name]
     about = text_jobs.about_data(ours, None)
-    for field in dataclasses.fields(theirs):
-        if field.name in ("min_count", "valid_share"):
-            assert about[field.name] == getattr(theirs, field.name)
-        elif field.name == "lr":
-            assert ours.lrs == (theirs.lr,)
-        elif field.name != "about":
-            assert getattr(ours, other.get(field.name, field.name)) == getattr(theirs, field.name)
+    assert {value: about[value] for value in ("min_count", "valid_share")} == {"min_count": 2, "valid_share": 0.15}
+    assert (ours.lrs, ours.steps, ours.lm_steps) == ((theirs["lr"],), theirs["train_steps"], lm["train_steps"])
+    for value in set(theirs) - {"min_count", "valid_share", "lr", "train_steps", "layers", "cell"}:
+        assert getattr(ours, value) == theirs[value]
+    for value in ("batch", "window", "lr", "lr_decay"):
+        assert getattr(ours, f"lm_{value}") == lm[value]
+    assert ours.candidates == lm["candidates"]

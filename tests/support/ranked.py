@@ -24,7 +24,7 @@ from minadv.base.trees import leaves
 from minadv.cli import main
 from minadv.regularizers import AdD
 from minadv.searches import Greedy
-from minadv.tasks.images.runs import fit
+from minadv.tasks.fit import fit
 from minadv.training.loop import Recipe, train
 from minadv.training.optimizers import SGD
 from minadv.training.parallel.mpi import Ranks

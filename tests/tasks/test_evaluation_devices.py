@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from minadv.regularizers import Plain
-from minadv.tasks.language.training import fit_language
-from minadv.tasks.text.training import fit_text, pretrain_text
+from minadv.tasks.fit import fit
 from tests.support import language_runs as languages
 from tests.support import text_problems
 
@@ -14,13 +13,11 @@ TEXTS, WORDS = text_problems.corpus(), languages.corpus()
 SHORT: dict[str, Any] = {"workers": 1, "progress": False}
 
 RUNS = {
-    "texts": lambda: fit_text(
-        text_problems.classifier(TEXTS), TEXTS, regularizer=Plain(), steps=1, batch_size=6, **SHORT
-    ),
-    "language model of texts": lambda: pretrain_text(
+    "texts": lambda: fit(text_problems.classifier(TEXTS), TEXTS, regularizer=Plain(), steps=1, batch_size=6, **SHORT),
+    "language model of texts": lambda: fit(
         text_problems.language_model(TEXTS), TEXTS, steps=1, batch_size=4, T=5, held_out=40, **SHORT
     ),
-    "language model": lambda: fit_language(languages.model(WORDS), WORDS, epochs=0.2, batch_size=4, bptt=7, **SHORT),
+    "language model": lambda: fit(languages.model(WORDS), WORDS, epochs=0.2, batch_size=4, bptt=7, **SHORT),
 }
 
 

@@ -16,14 +16,14 @@ from minadv.base.launch import Place
 from minadv.data.images import Images
 from minadv.models.classifier import Classifier
 from minadv.regularizers import VD, AdD
-from minadv.tasks.images.runs import RunError, expect_free, is_finished, read_config
+from minadv.tasks.fit import is_finished
 from minadv.tasks.images.task import evaluate
 from minadv.training.loop import Interrupted, Recipe
 from minadv.training.optimizers import Adam
 from minadv.training.parallel.choose import same_workers
 from minadv.training.runs import checkpoints, log
 from minadv.training.runs.checkpoints import CheckpointError, CheckpointWarning
-from minadv.training.runs.folder import only_writer
+from minadv.training.runs.folder import RunError, expect_free, only_writer, read_config
 from tests.support.compare import assert_same_bits
 from tests.support.problems import MODEL, sequences
 
@@ -273,9 +273,9 @@ def test_what_is_not_a_run(data: Images, out: Path) -> None:
 
 
 def test_bad_arguments(data: Images, out: Path) -> None:
-    with pytest.raises(ValueError, match="give epochs, steps or a recipe: how long to train"):
+    with pytest.raises(ValueError, match="give epochs, steps or a recipe, one of them: how long to train"):
         minadv.fit(MODEL, data, batch_size=10, out=out)
-    with pytest.raises(ValueError, match="epochs is 1 and steps is 2: expected one or the other"):
+    with pytest.raises(ValueError, match="give epochs, steps or a recipe, one of them: how long to train"):
         minadv.fit(MODEL, data, epochs=1, steps=2, batch_size=10, out=out)
     with pytest.raises(ValueError, match=r"a recipe was given, and \['clip'\] besides: expected one or the other"):
         minadv.fit(MODEL, data, recipe=Recipe(steps=1), clip=None, batch_size=10, out=out)
@@ -285,7 +285,7 @@ def test_bad_arguments(data: Images, out: Path) -> None:
         minadv.fit(MODEL, data, **OPTIONS, epochs=1, seed=-1, out=out)
     assert not out.exists()
     run = replace(minadv.fit(MODEL, data, **OPTIONS, steps=1), data=None)
-    with pytest.raises(RunError, match="does not know its data: give the data to test on"):
+    with pytest.raises(RunError, match="was made in Python and does not say where its data is"):
         run.test()
     for bad in (data.test.x[0], data.test.x[:0], data.test.x[..., :1]):
         with pytest.raises(ValueError, match=r"x has shape .*, expected \(N, T, 2\)"):

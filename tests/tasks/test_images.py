@@ -16,8 +16,8 @@ from minadv.layers import log_softmax
 from minadv.models.classifier import Batch, Classifier
 from minadv.regularizers import FD, VD, AdD, Plain
 from minadv.searches import Reselect
-from minadv.tasks.images.runs import Run
 from minadv.tasks.images.task import Classify, evaluate, mean_adversarial_mask
+from minadv.tasks.run import Run
 from minadv.training.ema import EMA
 from minadv.training.loop import Recipe, train
 from minadv.training.optimizers import Adam

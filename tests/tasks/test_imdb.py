@@ -15,7 +15,8 @@ from minadv.models.pretraining import TextLM
 from minadv.models.text import TextClassifier
 from minadv.regularizers import AdD, Regularizer
 from minadv.searches import Greedy
-from minadv.tasks.text.training import TextRun, fit_text, pretrain_text
+from minadv.tasks.fit import fit
+from minadv.tasks.run import Run
 
 pytestmark = pytest.mark.slow
 SIZES = (16, 50)
@@ -30,9 +31,9 @@ def imdb() -> Corpus:
 
 
 @pytest.fixture(scope="module")
-def before(imdb: Corpus) -> TextRun:
+def before(imdb: Corpus) -> Run:
     model = TextLM(len(imdb.vocabulary), *SIZES, n_candidates=200)
-    return pretrain_text(model, imdb, steps=8, batch_size=16, T=20, held_out=2000, progress=False, workers=1)
+    return fit(model, imdb, steps=8, batch_size=16, T=20, held_out=2000, progress=False, workers=1)
 
 
 def test_what_is_read(imdb: Corpus) -> None:
@@ -45,7 +46,7 @@ def test_what_is_read(imdb: Corpus) -> None:
     assert imdb.vocabulary.words.index("the") < 10
 
 
-def test_pretraining(before: TextRun) -> None:
+def test_pretraining(before: Run) -> None:
     """A few steps take it below the perplexity of words that are all alike."""
     [record] = before.records
     assert 1 < record["valid_perplexity"] < 5000
@@ -59,12 +60,12 @@ ADD = {
 
 
 @pytest.mark.parametrize("name", ADD)
-def test_adversarial_dropout_finds_no_zero_map(name: str, imdb: Corpus, before: TextRun, tmp_path: Path) -> None:
+def test_adversarial_dropout_finds_no_zero_map(name: str, imdb: Corpus, before: Run, tmp_path: Path) -> None:
     how: dict[str, Any] = {"batch_size": 16, "unlabelled_size": 16, "max_tokens": 60, "workers": 1, "progress": False}
     regularizer: Regularizer = ADD[name]
     with warnings.catch_warnings():
         warnings.simplefilter("error", ZeroInfluenceWarning)
-        run = fit_text(
+        run = fit(
             TextClassifier(len(imdb.vocabulary), *SIZES, n_classes=2),
             imdb,
             regularizer=regularizer,

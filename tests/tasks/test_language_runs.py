@@ -16,9 +16,9 @@ from minadv.data.vocabulary import EOS
 from minadv.models.language.model import TokenBatch
 from minadv.models.language.reading import next_word_probabilities
 from minadv.regularizers import AdD, Plain
-from minadv.tasks.language.generation import generate
+from minadv.tasks.language.finetune import finetune
 from minadv.tasks.language.task import LanguageTask
-from minadv.tasks.language.training import LanguageRun, finetune, fit_language, load_language, open_language
+from minadv.tasks.run import Run, load, open_run
 from minadv.training.clip import Clip
 from minadv.training.loop import Recipe
 from minadv.training.optimizers import ASGD, SGD, Adam
@@ -38,7 +38,7 @@ def net(**options: Any) -> Any:
     return model(TEXT, **NOISY, **options)
 
 
-def fit(out: Path | None = None, *, steps: int = 23, **options: Any) -> LanguageRun:
+def fit(out: Path | None = None, *, steps: int = 23, **options: Any) -> Run:
     """Steps that end in the middle of an epoch; ASGD starts to average on the way."""
     recipe = Recipe(
         steps=steps,
@@ -50,11 +50,11 @@ def fit(out: Path | None = None, *, steps: int = 23, **options: Any) -> Language
         weight=0.5,
     )
     given: dict[str, Any] = {"regularizer": AdD(budgets=2, share_noise=False), "recipe": recipe, **TINY, **options}
-    return fit_language(net(alpha=0.5, beta=0.5), TEXT, out=out, **given)
+    return minadv.fit(net(alpha=0.5, beta=0.5), TEXT, out=out, **given)
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory, device: Any) -> LanguageRun:
+def run(tmp_path_factory: pytest.TempPathFactory, device: Any) -> Run:
     return fit(tmp_path_factory.mktemp("language") / "run", device=device)
 
 
@@ -69,7 +69,7 @@ class Killed(Exception):
 
 
 @pytest.mark.parametrize("at", [5, 10, 20])
-def test_killed_in_an_epoch_and_resumed(at: int, run: LanguageRun, tmp_path: Path, device: Any) -> None:
+def test_killed_in_an_epoch_and_resumed(at: int, run: Run, tmp_path: Path, device: Any) -> None:
     """It goes on from the checkpoint before, with the state of that window, to the same bits."""
     if device.name != "cpu" and at != 20:
         pytest.skip("once is enough on a device")
@@ -100,14 +100,14 @@ def test_killed_in_an_epoch_and_resumed(at: int, run: LanguageRun, tmp_path: Pat
 @pytest.mark.usefixtures("host")
 def test_training_learns() -> None:
     """To near the text's own perplexity, that of one word in four, one in three and one in four, in a line of six."""
-    learnt = fit_language(model(TEXT), TEXT, epochs=14, optimizer=Adam(0.03), **TINY)
+    learnt = minadv.fit(model(TEXT), TEXT, epochs=14, optimizer=Adam(0.03), **TINY)
     assert 48 ** (1 / 6) < learnt.evaluate("valid")["perplexity"] < 2.5
     assert learnt.records[0]["valid_perplexity"] > 4
 
 
-def test_the_log_is_the_evaluation(run: LanguageRun) -> None:
+def test_the_log_is_the_evaluation(run: Run) -> None:
     assert run.path is not None
-    found = load_language(run.path, TEXT)
+    found = load(run.path, TEXT)
     assert_same_bits(found.params, run.params)
     best = min(run.records, key=lambda r: r["valid_loss"])
     assert found.evaluate("valid") == run.evaluate("valid")
@@ -115,30 +115,30 @@ def test_the_log_is_the_evaluation(run: LanguageRun) -> None:
     assert found.test() == run.test()
     assert found.records == run.records
     assert found.vocabulary.words == TEXT.vocabulary.words
-    assert load_language(run.path).vocabulary.words == TEXT.vocabulary.words
-    with pytest.raises(ValueError, match="opened without its corpus"):
-        load_language(run.path).test()
-    with pytest.raises(RunError, match="made in Python and does not say where its text is"):
-        open_language(run.path)
+    assert load(run.path).vocabulary.words == TEXT.vocabulary.words
+    with pytest.raises(RunError, match="made in Python and does not say where its data is"):
+        load(run.path).test()
+    with pytest.raises(RunError, match="made in Python and does not say where its data is"):
+        open_run(run.path)
 
 
 @pytest.mark.usefixtures("host")
-def test_workers_end_where_one_process_does(run: LanguageRun, tmp_path: Path) -> None:
+def test_workers_end_where_one_process_does(run: Run, tmp_path: Path) -> None:
     both = fit(tmp_path / "two", workers=2)
     assert both.config["workers"] == 2
     assert_close(both.params, run.params, 1e-4)
 
 
 @pytest.mark.usefixtures("host")
-def test_runs_know_their_text(run: LanguageRun) -> None:
+def test_runs_know_their_text(run: Run) -> None:
     assert run.path is not None
     other = from_lines("other", {"train": lines(60, 5), "valid": lines(9), "test": lines(11)})
     assert len(other.vocabulary) == len(TEXT.vocabulary)
     says = r"run was trained on another text: toy with 10 words .* and this one, other, .* --data-dir"
     with pytest.raises(RunError, match=says):
-        load_language(run.path, other)
+        load(run.path, other)
     with pytest.raises(RunError, match=says):
-        fit_language(run.model, other, steps=30, out=run.path, resume=True, **TINY)
+        minadv.fit(run.model, other, steps=30, out=run.path, resume=True, **TINY)
     with pytest.raises(RunError, match=r"was made with another .*recipe"):
         fit(run.path, steps=30, resume=True)
     with pytest.raises(RunError, match="is a run already"):
@@ -146,35 +146,41 @@ def test_runs_know_their_text(run: LanguageRun) -> None:
 
 
 @pytest.mark.usefixtures("host")
-def test_runs_of_another_kind(run: LanguageRun, tmp_path: Path) -> None:
+def test_runs_of_another_kind(run: Run, tmp_path: Path) -> None:
     assert run.path is not None
-    with pytest.raises(RunError, match="of the kind 'lm', expected one that classifies"):
-        minadv.load(run.path)
-    minadv.fit(MODEL, sequences(), batch_size=10, steps=2, out=tmp_path / "images", progress=False)
-    with pytest.raises(RunError, match="of the kind 'classify', expected a language model"):
-        load_language(tmp_path / "images")
+    with pytest.raises(RunError, match="of the kind 'lm', which predict is not for"):
+        run.predict(["a text"])
+    images = minadv.fit(MODEL, sequences(), batch_size=10, steps=2, out=tmp_path / "images", progress=False)
+    with pytest.raises(RunError, match="of the kind 'classify', which generate is not for"):
+        images.generate(3)
+    with pytest.raises(TypeError, match=r"data is a Images, expected a minadv\.data\.language\.corpus\.Corpus for"):
+        minadv.fit(net(), sequences(), steps=1)
+    with pytest.raises(TypeError, match=r"bptt: expected settings of a Classifier \(batch_size, track\) or fields"):
+        minadv.fit(MODEL, sequences(), steps=1, bptt=7)
+    with pytest.raises(RunError, match=r"was made with another kind, model"):
+        minadv.fit(MODEL, sequences(), batch_size=10, steps=2, out=run.path, resume=True)
 
 
 @pytest.mark.usefixtures("host")
 def test_how_long_to_train() -> None:
     for given in ({}, {"epochs": 1, "steps": 2}):
         with pytest.raises(ValueError, match="give epochs, steps or a recipe, one of them"):
-            fit_language(net(), TEXT, **TINY, **given)
+            minadv.fit(net(), TEXT, **TINY, **given)
     with pytest.raises(ValueError, match=r"a recipe was given, and \['lr_schedule'\] besides"):
-        fit_language(net(), TEXT, recipe=Recipe(steps=1), lr_schedule=None, **TINY)
+        minadv.fit(net(), TEXT, recipe=Recipe(steps=1), lr_schedule=None, **TINY)
     with pytest.raises(ValueError, match="n_words is 9, expected 10, the words of the corpus"):
-        fit_language(replace(net(), n_words=9), TEXT, steps=1, **TINY)
+        minadv.fit(replace(net(), n_words=9), TEXT, steps=1, **TINY)
     for given in ({"steps": 1, "monitor": "error"}, {"recipe": Recipe(steps=1, monitor="accuracy")}):
-        with pytest.raises(ValueError, match=r"monitor is '.*', expected 'loss' or 'perplexity'"):
-            fit_language(net(), TEXT, **TINY, **given)
-    short = fit_language(net(), TEXT, recipe=Recipe(steps=2, optimizer=SGD(1.0)), **TINY)  # monitors "error" by default
+        with pytest.raises(ValueError, match=r"monitor is '.*', expected one of 'perplexity', 'loss'"):
+            minadv.fit(net(), TEXT, **TINY, **given)
+    short = minadv.fit(net(), TEXT, recipe=Recipe(steps=2, optimizer=SGD(1.0)), **TINY)  # monitors "error" by default
     assert short.records[0]["valid_loss"] == pytest.approx(short.evaluate("valid")["loss"], rel=1e-6)
     per_epoch = LanguageTask(net(), TEXT.train, TEXT.valid, TEXT.test, batch_size=4, bptt=7).per_epoch
-    assert fit_language(net(), TEXT, epochs=0.3, **TINY).step == round(0.3 * per_epoch)
+    assert minadv.fit(net(), TEXT, epochs=0.3, **TINY).step == round(0.3 * per_epoch)
 
 
 @pytest.mark.usefixtures("host")
-def test_finetune(run: LanguageRun, tmp_path: Path) -> None:
+def test_finetune(run: Run, tmp_path: Path) -> None:
     tuned = finetune(run, TEXT, epochs=1, out=tmp_path / "tuned", progress=False, workers=1)
     recipe = tuned.config["recipe"]
     assert tuned.config["regularizer"] == {"kind": "Plain"}
@@ -186,7 +192,7 @@ def test_finetune(run: LanguageRun, tmp_path: Path) -> None:
     assert state["optimizer.averaged"] == tuned.step  # from the first step on
     assert abs(tuned.last.E - state["params.E"]).max() > 0  # an average, as what the log evaluated, not the iterate
     assert tuned.evaluate("valid", last=True)["loss"] == pytest.approx(tuned.records[-1]["valid_loss"], rel=1e-6)
-    again = load_language(tmp_path / "tuned", TEXT)
+    again = load(tmp_path / "tuned", TEXT)
     assert again.evaluate("valid", last=True) == tuned.evaluate("valid", last=True)
     still = finetune(run, TEXT, epochs=0.1, lr=1e-12, progress=False, workers=1)
     assert_close(still.params, run.params, 1e-7)  # it begins with the best weights
@@ -196,7 +202,7 @@ def test_finetune(run: LanguageRun, tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("host")
 def test_finetune_after_adam(tmp_path: Path) -> None:
-    before = fit_language(net(), TEXT, steps=2, optimizer=Adam(1e-3), out=tmp_path / "run", **TINY)
+    before = minadv.fit(net(), TEXT, steps=2, optimizer=Adam(1e-3), out=tmp_path / "run", **TINY)
     after = finetune(before, TEXT, out=tmp_path / "tuned", progress=False, workers=1)
     assert after.config["recipe"]["optimizer"]["lr"] == 30
     assert after.evaluate("valid")["loss"] <= before.evaluate("valid")["loss"]
@@ -205,7 +211,7 @@ def test_finetune_after_adam(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("host")
-def test_a_tuned_run_that_was_killed(run: LanguageRun, tmp_path: Path) -> None:
+def test_a_tuned_run_that_was_killed(run: Run, tmp_path: Path) -> None:
     """Before its first checkpoint it needs the weights it began with; then not."""
 
     def kill(record: dict[str, Any]) -> None:
@@ -224,7 +230,7 @@ def test_a_tuned_run_that_was_killed(run: LanguageRun, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("host")
-def test_generate(run: LanguageRun) -> None:
+def test_generate(run: Run) -> None:
     some = list(run.generate(40, seed=3))
     assert some == list(run.generate(40, seed=3))
     assert some != list(run.generate(40, seed=4))
@@ -237,7 +243,7 @@ def test_generate(run: LanguageRun) -> None:
 
 
 @pytest.mark.usefixtures("host")
-def test_greedy_words_are_the_likeliest(run: LanguageRun) -> None:
+def test_greedy_words_are_the_likeliest(run: Run) -> None:
     made = list(run.generate(6, prompt="the", temperature=0))
     ids = TEXT.vocabulary.numbers(["the", *made])
     features, _, _ = run.model.body(run.params, TokenBatch(ids[:-1, None]), masks={}, noise=None)
@@ -246,7 +252,7 @@ def test_greedy_words_are_the_likeliest(run: LanguageRun) -> None:
 
 
 @pytest.mark.usefixtures("host")
-def test_words_are_drawn_from_the_softmax(run: LanguageRun) -> None:
+def test_words_are_drawn_from_the_softmax(run: Run) -> None:
     """The first word after a prompt, over many seeds, by its share."""
     first = [next(run.generate(1, prompt="the", seed=seed, temperature=2.0)) for seed in range(1500)]
     token = TEXT.vocabulary.numbers(["the"])
@@ -256,26 +262,27 @@ def test_words_are_drawn_from_the_softmax(run: LanguageRun) -> None:
 
 
 @pytest.mark.usefixtures("host")
-def test_words_that_cannot_be(run: LanguageRun) -> None:
+def test_words_that_cannot_be(run: Run) -> None:
     with pytest.warns(UserWarning, match="'unicorn': not in the vocabulary, read as <unk>"):
         unknown = list(run.generate(2, prompt="the unicorn", seed=1))
     assert unknown == list(run.generate(2, prompt="the <unk>", seed=1))
     bare = from_lines("bare", {part: ["a b", "b a b"] for part in ("train", "valid", "test")})
     small = model(bare)
     params = small.init(np.random.default_rng(0))
+    bare_run = replace(run, model=small, params=params, data=bare)
     with pytest.raises(
         DataError, match=r"the prompt: 'c' is not among the 3 words .* no <unk> to stand for it: use other words"
     ):
-        generate(small, params, bare.vocabulary, words=1, prompt=["c"])
+        bare_run.generate(1, prompt=["c"])
     for given, says in (({"words": -1}, "words is -1"), ({"words": 1, "temperature": -1.0}, "temperature is -1.0")):
         with pytest.raises(ValueError, match=says):
-            generate(small, params, bare.vocabulary, **given)
+            bare_run.generate(**given)
 
 
 def test_a_model_without_noise_or_regularizer(tmp_path: Path, device: Any) -> None:
-    quiet = fit_language(model(TEXT), TEXT, steps=3, out=tmp_path / "run", device=device, dtype="float64", **TINY)
+    quiet = minadv.fit(model(TEXT), TEXT, steps=3, out=tmp_path / "run", device=device, dtype="float64", **TINY)
     assert quiet.config["regularizer"] == {"kind": type(Plain()).__name__}
     assert quiet.params.E.dtype == np.float64
     shutil.rmtree(tmp_path / "run" / "checkpoints")
     with pytest.raises(RunError, match="has no checkpoint yet"):
-        load_language(tmp_path / "run")
+        load(tmp_path / "run")

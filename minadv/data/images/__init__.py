@@ -17,7 +17,7 @@ from minadv.base.checks import expect_choice
 from minadv.base.errors import DataError
 from minadv.base.streams import permutation, stream
 from minadv.data.fetch import find, locate
-from minadv.data.images.idx import read_pair
+from minadv.data.idx import read_pair
 
 NAMES = ("digits", "mnist", "fashion")
 

@@ -18,31 +18,26 @@ from minadv.data.vocabulary import EOS, UNK, Vocabulary
 from minadv.fast import reusing
 from minadv.models.language.model import LanguageModel, Params, States
 from minadv.models.language.reading import next_word_probabilities
+from minadv.tasks.run import Run
 
 
 def generate(
-    model: LanguageModel,
-    params: Params,
-    vocabulary: Vocabulary,
-    *,
-    words: int,
-    prompt: Sequence[str] = (),
-    temperature: float = 1.0,
-    seed: int = 0,
+    run: Run, words: int, *, prompt: str | Sequence[str] = (), temperature: float = 1.0, seed: int = 0
 ) -> Iterator[str]:
     """The words after a prompt (none: the beginning of a line), drawn at a temperature; 0 takes the likeliest always.
 
     A word of the prompt that the vocabulary lacks is read as ``<unk>``, with a warning, and raises DataError if there
     is none. The prompt itself is not returned. The words depend on the arguments alone.
     """
+    prompt, vocabulary = prompt.split() if isinstance(prompt, str) else prompt, run.vocabulary
     if not 0 <= temperature < math.inf:
         raise ValueError(f"temperature is {temperature}, expected zero or a positive number")
     if words < 0:
         raise ValueError(f"words is {words}, expected zero or more")
     read = vocabulary.numbers(prompt or (EOS,), "the prompt")
     if unknown := [word for word in prompt if word not in vocabulary.index]:
-        warnings.warn(f"{', '.join(map(repr, unknown))}: not in the vocabulary, read as {UNK}", stacklevel=3)
-    return _words(model, params, vocabulary, [int(n) for n in read], words, temperature, seed)
+        warnings.warn(f"{', '.join(map(repr, unknown))}: not in the vocabulary, read as {UNK}", stacklevel=4)
+    return _words(run.model, run.params, vocabulary, [int(n) for n in read], words, temperature, seed)
 
 
 def _words(

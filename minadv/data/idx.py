@@ -12,17 +12,15 @@ offset type    meaning
 
 from __future__ import annotations
 
-import gzip
 import math
-import zlib
 from pathlib import Path
 
 import numpy as np
 
 from minadv.backend import Array
 from minadv.base.errors import DataError
+from minadv.data import files
 
-_GZIP = b"\x1f\x8b"
 _IMAGES, _LABELS = 0x0803, 0x0801
 
 
@@ -55,7 +53,7 @@ def read_pair(images: Path, labels: Path, size: tuple[int, int] = (28, 28), clas
 
 def _read(path: Path, magic: int, what: str) -> Array:
     """The array of an idx file of unsigned bytes."""
-    content = _content(path)
+    content = files.content(path)
     given = int.from_bytes(content[:4], "big")
     if len(content) < 4 or given != magic:
         said = f"0x{given:08x}" if len(content) >= 4 else f"only {len(content)} bytes"
@@ -71,17 +69,3 @@ def _read(path: Path, magic: int, what: str) -> Array:
         sizes = " x ".join(map(str, shape))
         raise DataError(f"{path} {state}: {len(content)} bytes, expected {expected} for {sizes} {what}")
     return np.frombuffer(content, dtype=np.uint8, offset=start).reshape(shape)
-
-
-def _content(path: Path) -> bytes:
-    """The bytes of a file, decompressed if they begin as gzip does, whatever the file is called."""
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror}") from error
-    if not content.startswith(_GZIP):
-        return content
-    try:
-        return gzip.decompress(content)
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DataError(f"{path} is a corrupt gzip file: {error}") from error

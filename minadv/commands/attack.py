@@ -1,0 +1,50 @@
+r"""``minadv attack``: accuracy of a run, or perplexity, under the masks that each search finds."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from minadv.commands.numbers import count, positive
+from minadv.commands.running import add_run, open_for
+from minadv.distances import DISTANCES
+from minadv.tasks.attack import SEARCHES, under_attack
+
+
+def add_options(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
+    """The options of ``minadv attack``."""
+    add_run(parser)
+    parser.add_argument(
+        "--delta",
+        type=float,
+        nargs="+",
+        help="share of units that may flip; of a language model also one a layer, 0 for none there (default: the run's "
+        "own, else 0.03 but at least three units, 0.04 for texts and 0.06 for language models)",
+    )
+    parser.add_argument(
+        "--budget", type=count, nargs="+", metavar="N", help="number of units that may flip, instead of delta"
+    )
+    parser.add_argument("--distance", choices=DISTANCES, default="js", help="what the adversary raises")
+    parser.add_argument("--scale", choices=("none", "kept"), default="none", help="of the mask")
+    parser.add_argument("--examples", type=positive, default=1000, metavar="N", help="test sequences")
+    parser.add_argument("--max-masks", type=positive, default=20_000, metavar="N", help="most that exact may run")
+    parser.add_argument("--seed", type=count, default=0, metavar="N", help="of the random starts")
+
+
+def work(args: argparse.Namespace) -> None:
+    """A table: a row a search."""
+    run, make_target = open_for("attack", args)
+    target = make_target(run, args.examples, delta=args.delta, budget=args.budget, seed=args.seed)
+    print(target.headline)
+    if 1 in target.budgets.values():  # as training warns
+        print("one flip is spent by greedy's random start itself, so that its masks are almost random", file=sys.stderr)
+    print(f"{'mask':14} {target.column:>10} {'mean D':>10}")
+    how = {name: getattr(args, name) for name in ("seed", "distance", "scale", "max_masks")}
+    for name in ("none", *SEARCHES):
+        if name == "exact" and not target.exact:
+            continue
+        if name == "exact" and target.n_masks > args.max_masks:
+            print(f"{name:14} left out: {target.n_masks:,} masks, more than --max-masks {args.max_masks:,}")
+            continue
+        result, distance = under_attack(target, name, **how)
+        print(f"{name:14} {result:10.2f} {distance:{target.number}}", flush=True)

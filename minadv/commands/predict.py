@@ -1,0 +1,129 @@
+r"""``minadv predict``: the class and the probability of each image, or of each text, a line each."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from minadv.backend import Array
+from minadv.base.checks import expect_shape
+from minadv.commands.numbers import positive
+from minadv.commands.running import add_run
+from minadv.tasks.family import of_run
+from minadv.tasks.run import Run, load, open_run
+
+UNITS = 5  # that --explain tells
+
+
+def add_options(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
+    """The options of ``minadv predict``."""
+    add_run(parser)
+    parser.add_argument(
+        "images",
+        nargs="?",
+        metavar="IMAGES.npy",
+        help="images (N, rows, columns); default: the test set. A run of texts reads texts, a line each, from a file "
+        "of that name or from standard input",
+    )
+    parser.add_argument("--examples", type=positive, default=20, metavar="N", help="how many of the test set")
+    parser.add_argument("--explain", action="store_true", help="of texts: the units that the answer hangs on")
+    parser.add_argument("--units", type=positive, metavar="N", help="how many --explain tells (default: 5)")
+
+
+def work(args: argparse.Namespace) -> None:
+    """Print the lines, tab-separated."""
+    family = of_run(args.run)
+    family.can("predict", args.run)
+    for line in (of_texts if family.kind == "text" else of_images)(args):
+        print(line, flush=True)
+
+
+def of_images(args: argparse.Namespace) -> Iterator[str]:
+    """Number, class and probability of each image of a .npy file, or of the test images with their labels."""
+    if args.explain or args.units is not None:
+        raise ValueError(f"{args.run} is a run of images, and --explain is for texts: leave out --explain and --units")
+    if args.images is None:
+        run = open_run(args.run, args.data_dir)
+        x, labels = run.data.test.x[: args.examples], run.data.test.y[: args.examples]
+    else:
+        run = load(args.run)
+        x, labels = read_images(Path(args.images), run), None
+    p = run.predict(x)
+    yield "image\tclass\tprobability" + ("\tlabel" if labels is not None else "")
+    for n, row in enumerate(p):
+        yield f"{n}\t{row.argmax()}\t{row.max():.4f}" + ("" if labels is None else f"\t{labels[n]}")
+
+
+def read_images(path: Path, run: Run) -> Array:
+    """Images (N, rows, columns) of a .npy file, read as the run's sequences."""
+    from minadv.data.images.sequences import sequences
+
+    try:
+        images = np.load(path, allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"cannot read {path} as an array: {error}") from error
+    about = run.config["about"]
+    if "images" not in about:
+        raise ValueError(f"{run.path} was made in Python and does not say how it reads images: predict there")
+    side, white = (8, 16) if about["images"] == "digits" else (28, 255)
+    if not isinstance(images, np.ndarray) or images.dtype.kind not in "uif":
+        raise ValueError(f"{path} holds no array of numbers, expected images (N, {side}, {side})")
+    expect_shape(str(path), images, ("N", side, side), f"as in {about['images']}")
+    span = f"from {images.min():g} to {images.max():g}"
+    images = images / white if images.dtype == np.uint8 else images
+    if not (images.min() >= 0 and images.max() <= 1):
+        raise ValueError(f"{path} holds values {span}, expected bytes from 0 to {white} (uint8) or numbers from 0 to 1")
+    return sequences(images.astype(about["dtype"]), by=about["by"], pool=about["pool"], permute=about["permuted"])
+
+
+def of_texts(args: argparse.Namespace) -> Iterator[str]:
+    """Label and probability of each line of standard input, or of a file; with --explain what they hang on."""
+    run = load(args.run)
+    if args.units is not None and not args.explain:
+        raise ValueError(f"--units is {args.units} without --explain, which it belongs to: give both or neither")
+    where = "standard input" if args.images is None else args.images
+    lines = read_lines(sys.stdin.buffer.read() if args.images is None else Path(args.images).read_bytes(), where)
+    if args.explain:
+        yield from explained(run, lines, args.units or UNITS)
+        return
+    for p in run.predict(lines) if lines else ():
+        yield f"{run.classes[p.argmax()]}\t{p.max():.4f}"
+
+
+def read_lines(content: bytes, where: str) -> list[str]:
+    """One text a line; raises ValueError for one that is not UTF-8 or has no words, with its number."""
+    found = []
+    for n, line in enumerate(content.removeprefix(b"\xef\xbb\xbf").splitlines(), 1):
+        try:
+            found.append(line.decode())
+        except UnicodeDecodeError as error:
+            byte = f"0x{line[error.start]:02x}"
+            raise ValueError(f"line {n} of {where} is not UTF-8: byte {byte} at offset {error.start}") from error
+        if not found[-1].strip():
+            raise ValueError(f"line {n} of {where} is empty, expected a text a line")
+    return found
+
+
+def explained(run: Run, lines: list[str], top: int) -> Iterator[str]:
+    """Label and probability; for each of some units what its removal alone does to that probability, and the label."""
+    from minadv.data.texts.buckets import make_batch
+    from minadv.tasks.text.explain import explain
+    from minadv.tasks.text.family import encode
+
+    documents = encode(run, lines)
+    for n in range(len(documents)):
+        tokens = make_batch(documents, np.array([n]), max_tokens=run.config["max_tokens"]).tokens[:, 0]
+        found: Any = explain(run.model, run.params, tokens, top=top)
+        answer = int(found.p.argmax())
+        cells = [run.classes[answer], f"{found.p[answer]:.4f}"]
+        for removal in found.removals:
+            site = f"{removal.site}." if run.model.n_layers > 1 else ""
+            other = int(removal.p.argmax())
+            turned = "" if other == answer else f" {run.classes[other]}"
+            cells.append(f"{site}{removal.unit}:{removal.p[answer] - found.p[answer]:+.4f}{turned}")
+        yield "\t".join(cells)

@@ -1,0 +1,21 @@
+r"""What the commands that ask something of a run have in common."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from minadv.tasks.family import of_run
+from minadv.tasks.run import Run, open_run
+
+
+def add_run(parser: argparse.ArgumentParser) -> None:
+    """The run, and where its data are."""
+    parser.add_argument("run", metavar="RUN", help="folder of the run")
+    parser.add_argument("--data-dir", metavar="DIR", help="folder of the data, if it is no longer where it was")
+
+
+def open_for(verb: str, args: argparse.Namespace) -> tuple[Run, Any]:
+    """A run with its data, and what its family has for a command; raises RunError before the data if it has nothing."""
+    found = of_run(args.run).can(verb, args.run)
+    return open_run(args.run, args.data_dir), found

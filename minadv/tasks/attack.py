@@ -1,0 +1,128 @@
+r"""Attacks on a trained run: what becomes of its accuracy, or of its perplexity, under the masks that a search finds.
+
+What a search raises is the distance D between two predictions, and not the error.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from minadv import masks
+from minadv.adversary import Trace, find_adversary, find_budgets
+from minadv.base.streams import stream
+from minadv.protocol import choose_sites
+from minadv.regularizers import AdD, Sum
+from minadv.searches import Exact, Greedy, Random, Reselect, Search, ball_size
+from minadv.tasks import methods
+from minadv.tasks.config import build
+
+SEARCHES: dict[str, Search] = {
+    "random": Random(),
+    "greedy K=1": Greedy(),
+    "greedy K=2": Greedy(K=2),
+    "reselect K=2": Reselect(),
+    "exact": Exact(),
+}
+"""The searches of an attack, by the names of its rows."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """What an attack needs to know of a run.
+
+    ``examples`` are batches, each with the state in which the network comes to it; ``count`` says how many predictions
+    a batch has; ``score`` sums over a batch what `result` makes a mean's value of, and ``exact`` is whether the masks
+    are few enough to try them all.
+    """
+
+    run: Any
+    budgets: dict[str, int]  # flips, by mask site
+    examples: Sequence[tuple[Any, Any]]
+    headline: str
+    column: str
+    count: Callable[[Any], int]
+    score: Callable[[Any, Any], float]
+    result: Callable[[float], float]
+    number: str  # how D is written
+    exact: bool = True
+
+    @property
+    def n_masks(self) -> int:
+        """How many masks an exact search would run."""
+        sites = choose_sites(self.run.model, tuple(self.budgets))
+        return math.prod(ball_size(site.H, self.budgets[site.name]) for site in sites)
+
+
+def search(target: Target, batch: Any, state: Any, rng: Any, **how: Any) -> Trace:
+    """The masks that a search finds for a batch within the target's budgets; what it would warn of is left out."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        given = {"budgets": target.budgets, "sites": tuple(target.budgets), "state": state, **how}
+        return find_adversary(target.run.model, target.run.params, batch, rng=rng, **given)
+
+
+def under_attack(
+    target: Target, name: str, *, seed: int, distance: str, scale: masks.Scale, max_masks: int
+) -> tuple[float, float]:
+    """The result, such as the share still classified rightly, and the mean D, under the masks of a search or "none"."""
+    run, rng = target.run, stream(seed, f"attack {name}")
+    total = distances = 0.0
+    count = 0
+    for batch, state in target.examples:
+        m, n = {}, target.count(batch)
+        if name != "none":
+            how = Exact(max_masks) if name == "exact" else SEARCHES[name]
+            trace = search(target, batch, state, rng, search=how, distance=distance, scale=scale)
+            assert trace.d is not None
+            m = {site: masks.scale(eps, scale) for site, eps in trace.eps.items()}
+            distances += float(trace.d.sum()) * (n // len(batch))
+        features, _, _ = run.model.body(run.params, batch, masks=m, noise=None, state=state)
+        total, count = total + target.score(features, batch), count + n
+    return target.result(total / count), distances / count
+
+
+def right_answers(run: Any) -> Callable[[Any, Any], float]:
+    """The score of a classifier: how many examples of a batch it classifies rightly."""
+
+    def score(features: Any, batch: Any) -> float:
+        return float((run.model.logits(run.params, features)[-1].argmax(axis=-1) == batch.targets).sum())
+
+    return score
+
+
+def choose_budgets(
+    run: Any,
+    delta: list[float] | None,
+    budget: list[int] | None,
+    *,
+    share: Callable[[int], int],
+    by_layer: bool = False,
+) -> dict[str, int]:
+    """The flips of each layer: as asked for, or those that the run was trained with, or else a share of its units.
+
+    ``by_layer``: the run's own layers may differ, those that carry masks too; one value is for those with masks, of
+    several each is for a layer. Otherwise one value is for all layers.
+    """
+    trained = build(run.config["regularizer"], "regularizer")
+    sites = getattr(trained, "sites", None) if by_layer else None
+    if delta is None and budget is None:
+        for part in trained.parts if isinstance(trained, Sum) else (trained,):
+            if isinstance(part, AdD):
+                return find_budgets(run.model, sites=sites, delta=part.delta, budgets=part.budgets)
+        return {site.name: share(site.H) for site in choose_sites(run.model, sites)}
+    several = len(delta or budget or ()) > 1
+    if several and not by_layer:
+        name, values = ("delta", delta) if budget is None else ("budget", budget)
+        raise ValueError(f"{name} has {len(values or ())} values, expected 1: this network's layers are all alike")
+    layers = len(choose_sites(run.model, None))
+    return find_budgets(run.model, **methods.budgets(delta, budget, layers, None if several else sites))
+
+
+def units_flipped(run: Any, budgets: dict[str, int]) -> str:
+    """The budget of a network whose layers are all alike, in words."""
+    model = run.model
+    return f"{max(budgets.values())} of {model.n_hidden} units flipped in each of {model.n_layers} layer(s)"

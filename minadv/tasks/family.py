@@ -1,0 +1,132 @@
+r"""Families of tasks: images, texts, pre-training and language models, one record each, found by name in one table.
+
+`FAMILIES` names the module of each family by the kind that its runs have in their configuration; a module is imported
+when its family is asked for. What all families do alike is beside this file: `minadv.tasks.fit`, `minadv.tasks.run`,
+`minadv.tasks.attack`, `minadv.tasks.methods`, `minadv.tasks.options`.
+"""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from minadv.backend import Device
+from minadv.base.checks import expect_choice
+from minadv.training.runs.folder import RunError, kind_of, read_config
+
+FAMILIES = {
+    "classify": "minadv.tasks.images.family",
+    "text": "minadv.tasks.text.family",
+    "pretrain": "minadv.tasks.pretrain.family",
+    "lm": "minadv.tasks.language.family",
+}
+"""The module of each family, by the kind of its runs; its record is called FAMILY there."""
+
+TASKS = {
+    **dict.fromkeys(("digits", "smnist", "pmnist", "fashion"), "classify"),
+    **dict.fromkeys(("docstrings", "text", "imdb", "elec"), "text"),
+    **dict.fromkeys(("lm", "ptb", "wikitext2"), "lm"),
+}
+"""The kind of the runs that ``minadv train TASK`` makes."""
+
+MODELS = {
+    "minadv.models.text.TextClassifier": "text",
+    "minadv.models.pretraining.TextLM": "pretrain",
+    "minadv.models.language.model.LanguageModel": "lm",
+}
+"""The kind of the runs that `fit` makes of a model; of any other model it makes a classifier of sequences."""
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A task with a name: a line about it, the name of its data, and values of options that are not given.
+
+    ``told`` is what the help says of a value where that is more than the value itself.
+    """
+
+    about: str
+    data: str | None
+    values: Mapping[str, Any]
+    told: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Family:
+    """All that one family of tasks does in its own way; ``options`` stands for the arguments of a command line."""
+
+    kind: str
+    model: type
+    data: type
+    presets: Mapping[str, Preset]
+    metrics: tuple[str, ...]  # of an evaluation; by the first one, runs are reported
+
+    # on the command line
+    options: Mapping[str, str]  # the names of its options, group by group
+    changes: Mapping[str, Mapping[str, Any]]  # in what an option differs from that of other families
+    methods: tuple[str, ...]
+    check: Callable[[Namespace], None]  # raises what can be raised before the data are read
+    about: Callable[[Namespace], dict[str, Any]]  # where the data are, as the configuration says it
+    arguments: Callable[[Namespace, Any], dict[str, Any]]  # of `fit`: model, regularizer, recipe and settings
+    summary: Callable[[Any], str]  # a line about what is about to be trained: a `minadv.tasks.fit.Plan`
+    report: Callable[[Any, Device], str]  # a line about a run that has been trained, evaluated on a device
+
+    # the data
+    open_data: Callable[[dict[str, Any]], Any]  # from what the configuration says about them
+    identify: Callable[[Any], dict[str, Any]]  # what tells them from others, for the configuration
+    size: Callable[[Any, str], str]  # of a part of a run's data, in words
+
+    # the task; settings are arguments of `fit` beside those that every family has, with their defaults
+    settings: Mapping[str, Any]
+    recipe: Mapping[str, Any]  # fields of `Recipe` that are not at its defaults
+    make_task: Callable[..., tuple[Any, dict[str, Any]]]  # and what else the configuration says of it
+    evaluate: Callable[..., dict[str, Any]]
+
+    expect_data: Callable[[dict[str, Any], Any, str], None] = lambda config, data, path: None  # raises for others
+    complete: Callable[[Any, Any], Any] = lambda model, vocabulary: model  # with what comes with a vocabulary
+    carry: Callable[[Any, dict[str, Any]], Any] = lambda model, config: None  # before the first step
+    begins_with: str | None = None  # the setting, if there is one, that names a run whose weights come first
+
+    # what is asked of a trained run; None where that means nothing
+    predict: Callable[..., Any] | None = None
+    generate: Callable[..., Any] | None = None
+    finetune: Callable[..., Any] | None = None
+    attack: Callable[..., Any] | None = None  # makes the `minadv.tasks.attack.Target` of a run
+    figures: tuple[str, ...] = ("curves",)
+    instead: str = ""  # what to do where one of these is None
+
+    def can(self, verb: str, run: str | Path | None) -> Callable[..., Any]:
+        """What does this for a run; raises RunError if it means nothing for this family."""
+        found: Callable[..., Any] | None = getattr(self, verb)
+        if found is None:
+            more = f": {self.instead}" if self.instead else ""
+            raise RunError(f"{run or 'the run'} is a run of the kind {self.kind!r}, which {verb} is not for{more}")
+        return found
+
+
+def of_kind(kind: str, run: str | Path = "it") -> Family:
+    """The family of the runs of a kind; ``run`` names the run in the error for a kind that there is not."""
+    if kind not in FAMILIES:
+        raise RunError(f"{run} is a run of the kind {kind!r}, which this version of minadv does not know")
+    found: Family = import_module(FAMILIES[kind]).FAMILY
+    return found
+
+
+def of_run(run: str | Path) -> Family:
+    """The family that a run's folder belongs to."""
+    return of_kind(kind_of(read_config(Path(run))), run)
+
+
+def of_task(task: str) -> Family:
+    """The family that has a named task."""
+    expect_choice("task", task, TASKS)
+    return of_kind(TASKS[task])
+
+
+def of_model(model: Any) -> Family:
+    """The family that trains a model."""
+    names = [f"{kind.__module__}.{kind.__qualname__}" for kind in type(model).__mro__]
+    return of_kind(next((MODELS[name] for name in names if name in MODELS), "classify"))

@@ -1,0 +1,35 @@
+r"""What options stand for in every family: the value of one that is not given, and the common part of a recipe."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from typing import Any
+
+from minadv.training.clip import Clip
+from minadv.training.loop import Recipe
+
+
+def chosen(options: Namespace, name: str) -> Any:
+    """An option, or the value that the preset has in its place."""
+    given = getattr(options, name)
+    return options.preset.values[name] if given is None else given
+
+
+def steps(options: Namespace, per_epoch: int) -> int:
+    """How many steps to train: as said in steps or in epochs, or as the preset says in one or the other."""
+    epochs = options.preset.values.get("epochs") if options.epochs is None else options.epochs
+    if options.train_steps is None and epochs is not None:
+        return max(1, round(float(epochs) * per_epoch))
+    return int(chosen(options, "train_steps"))
+
+
+def recipe(options: Namespace, per_epoch: int, *, clip: Clip | None = None, **particular: Any) -> Recipe:
+    """A recipe of the options that every family has, and of the fields that one has; ``clip``: if there is a limit."""
+    return Recipe(
+        steps=steps(options, per_epoch),
+        clip=None if options.clip == 0 else clip or Clip(options.clip),
+        eval_every=options.eval_every,
+        checkpoint_every=options.checkpoint_every,
+        patience=options.patience,
+        **particular,
+    )

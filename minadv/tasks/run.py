@@ -1,0 +1,162 @@
+r"""A trained run, of whatever family: its weights, where they came from, and what one may ask of it.
+
+::
+
+    run = load("runs/add")
+    run.test()                                          # {'loss': ..., 'error': ...}, or a perplexity
+    run.predict(x)                                      # (N, C) probabilities of sequences, or of texts
+    " ".join(run.generate(20, prompt="the statement"))  # of a language model
+
+A run's folder is that of `minadv.training.runs.folder`; its configuration says which family it belongs to and tells its
+data from others, so that a run is never resumed or evaluated on other data without a word.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from minadv.backend import Array, Device, DeviceName, choose_device, to_host
+from minadv.base.trees import leaves
+from minadv.data.vocabulary import Vocabulary
+from minadv.tasks.config import build, build_recipe
+from minadv.tasks.family import Family, of_kind
+from minadv.training.loop import Recipe, State, weights
+from minadv.training.runs import folder
+from minadv.training.runs.folder import Blank, RunError, kind_of, read_config
+
+
+@dataclass(frozen=True)
+class Run:
+    """A trained model, with where it came from."""
+
+    model: Any
+    params: Any = field(repr=False)  # the weights of the best validation score, on the host
+    last: Any = field(repr=False)  # those of the last step; averaged, as in the evaluations, if the recipe does that
+    config: dict[str, Any] = field(repr=False)  # as it stands in the run's file; without one, the settings alone
+    records: list[dict[str, Any]] = field(repr=False)  # one an evaluation
+    step: int
+    path: Path | None = None
+    data: Any = field(default=None, repr=False)
+
+    @property
+    def family(self) -> Family:
+        """What the model is trained for."""
+        return of_kind(kind_of(self.config))
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The words of a model of texts."""
+        found: Vocabulary = vocabulary_of(self.config) if self.data is None else self.data.vocabulary
+        return found
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The classes of texts, in the order of their numbers."""
+        return tuple(self.config["classes"] if self.data is None else self.data.classes)
+
+    def evaluate(
+        self,
+        part: str = "test",
+        *,
+        data: Any = None,
+        last: bool = False,
+        device: DeviceName | Device = "cpu",
+        **how: Any,
+    ) -> dict[str, Any]:
+        """Mean NLL, and error in per cent or perplexity, on a part of some data (default: those of the run)."""
+        data = data or self.data or open_data(self.config, self.path)
+        chosen = device if isinstance(device, Device) else choose_device(device)
+        return self.family.evaluate(self, data, part, self.last if last else self.params, chosen, **how)
+
+    def test(self, data: Any = None) -> dict[str, Any]:
+        """The same on the test part."""
+        return self.evaluate("test", data=data)
+
+    def predict(self, given: Any) -> Array:
+        """Class probabilities (N, C) of sequences ``(N, T, I)``, or of a list of texts."""
+        probabilities: Array = self.family.can("predict", self.path)(self, given)
+        return probabilities
+
+    def generate(self, words: int, **how: Any) -> Any:
+        """Words that a language model puts after a prompt; see `minadv.tasks.language.generation.generate`."""
+        return self.family.can("generate", self.path)(self, words, **how)
+
+
+def load(run: str | Path, data: Any = None) -> Run:
+    """A run from its folder, at its newest sound checkpoint; raises RunError for texts that are not the run's own."""
+    path = Path(run)
+    config = read_config(path)
+    family, recipe = of_kind(kind_of(config), path), build_recipe(config["recipe"])
+    state = folder.restore(path, blank(config), recipe)
+    if data is not None:
+        family.expect_data(config, data, str(path))
+    records = folder.records(path, state.step)
+    return opened(build(config["model"], "model"), state, recipe, config, records, path, data)
+
+
+def open_run(run: str | Path, data_dir: str | None = None) -> Run:
+    """A run with its data, found where the run found them, or in ``data_dir``."""
+    config = read_config(Path(run))
+    of_kind(kind_of(config), run)
+    return load(run, open_data(moved(config, data_dir), run))
+
+
+def opened(
+    model: Any,
+    state: State,
+    recipe: Recipe,
+    config: dict[str, Any],
+    records: list[dict[str, Any]],
+    path: Path | None,
+    data: Any,
+) -> Run:
+    """A run as its last state and its configuration have it."""
+    best = to_host(folder.best_weights(path, recipe, state))
+    run = Run(model, best, to_host(weights(recipe, state)), config, records, state.step, path, data)
+    has_words = "vocabulary" in config or hasattr(data, "vocabulary")
+    return replace(run, model=run.family.complete(model, run.vocabulary)) if has_words else run
+
+
+def blank(config: dict[str, Any]) -> Blank:
+    """What a run's state looks like, for reading its checkpoints."""
+    model = build(config["model"], "model")
+    params = model.init(np.random.default_rng(0), dtype=config["dtype"])
+    return Blank(params, of_kind(kind_of(config)).carry(model, config))
+
+
+def moved(config: dict[str, Any], data_dir: str | None) -> dict[str, Any]:
+    """A configuration whose data are in another folder by now, if one is named."""
+    return config if data_dir is None else {**config, "about": {**config["about"], "data_dir": data_dir}}
+
+
+def open_data(config: dict[str, Any], path: str | Path | None = None) -> Any:
+    """The data that a configuration describes."""
+    about = config.get("about", {})
+    if not {"images", "corpus"} & about.keys():
+        raise RunError(
+            f"{path or 'the run'} was made in Python and does not say where its data is: open it there, with its data"
+        )
+    return of_kind(kind_of(config)).open_data(about)
+
+
+def digest(params: Any) -> str:
+    """The SHA-256 of some weights: what a run began with."""
+    found = hashlib.sha256()
+    for name, leaf in leaves(to_host(params)):
+        found.update(f"{name} {leaf.dtype} {leaf.shape}".encode() + np.ascontiguousarray(leaf).tobytes())
+    return found.hexdigest()
+
+
+def vocabulary_of(config: dict[str, Any]) -> Vocabulary:
+    """The vocabulary in a run's configuration: that of a language model is a string of words, without their counts."""
+    held = config["vocabulary"]
+    if isinstance(held, str):
+        words = tuple(held.split(" "))
+        return Vocabulary(words, np.zeros(len(words), np.int64), "lines")
+    counts = np.array(held["counts"].split(" "), dtype=np.int64)
+    return Vocabulary(tuple(held["words"].split(" ")), counts, held["split"])
