@@ -104,7 +104,7 @@ def describe(on_gpu: bool = False) -> Description:
 def reusing(model: Model, work: Workspace | None = None) -> Model:
     """A model like this one whose passes take their buffers from ``work``, a workspace of its own if None is given.
 
-    Each worker has one of its own. A model that knows nothing of buffers, such as a user's, is returned as it is.
+    Each worker has one of its own. A model whose class knows nothing of buffers, such as a user's, stays as it is.
     """
-    with_buffers = getattr(model, "with_buffers", None)
-    return model if with_buffers is None else with_buffers(Workspace() if work is None else work)
+    with_buffers = getattr(type(model), "with_buffers", None)
+    return model if with_buffers is None else with_buffers(model, Workspace() if work is None else work)

@@ -124,7 +124,7 @@ def test_folders_without_data(tmp_path: Path, fails: Any) -> None:
         ("--lr 1e400", "argument --lr: '1e400' is not a positive number"),
         (
             "--search exact --max-masks 9",
-            'search="exact" would run 42 masks, more than max_masks = 9: lower the budget',
+            "an exact search would run 42 masks, more than max_masks = 9: lower the budget",
         ),
         ("--speed 3", "unrecognized arguments: --speed 3"),
     ],

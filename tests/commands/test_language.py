@@ -103,8 +103,8 @@ def test_options_reach_the_run(text: Path, tmp_path: Path, says: Any) -> None:
     assert [model[name] for name in names] == [0.2, 0.15, 0.25, 0.35, 0.45, 2, 1]
     assert (model["hidden"], model["n_embed"], model["tied"]) == ([6, 4, 5], 3, False)
     assert add["budgets"] == {"layer0": 2, "layer1": 1, "layer2": 2}
-    names = ("adv_steps", "search", "scale", "distance", "init", "share_noise")
-    assert [add[name] for name in names] == [2, "reselect", "kept", "kl", "base", False]
+    assert [add[name] for name in ("scale", "distance", "share_noise")] == ["kept", "kl", False]
+    assert add["search"] == {"kind": "Reselect", "K": 2, "swaps": 0, "start": "base"}
     names = ("batch_size", "bptt", "random_lengths", "fresh", "every", "columns", "seed")
     assert [config[name] for name in names] == [3, 6, False, ["words", "inputs"], 2, 3, 7]
     assert recipe["optimizer"] == {"kind": "ASGD", "lr": 2, "weight_decay": 0.01, "interval": 4}
@@ -303,8 +303,8 @@ def test_killed_and_resumed(text: Path, tmp_path: Path, says: Any) -> None:
         ("--method none --delta 0.2", "--delta 0.2: --method none has no use for it, expected one of add"),
         ("--p 0.2", "--p 0.2: --method add has no use for it, expected one of vd, el, fd, pi"),
         ("--p 1 --method vd", "argument --p: '1' is not a probability"),
-        ("--init base --fresh", 'init is "base", which needs noise that differs between the two passes'),
-        ("--init base --word-dropout 0", 'init is "base", which needs noise that differs between the two passes'),
+        ("--init base --fresh", 'start is "base", which needs noise that differs between the two passes'),
+        ("--init base --word-dropout 0", 'start is "base", which needs noise that differs between the two passes'),
         ("--fresh gates", "argument --fresh: invalid choice: 'gates'"),
         ("--optimizer sgd --nonmono 3", "nonmono is 3 and optimizer is sgd: it is for asgd"),
         ("--optimizer adam --weight-decay 0.1", "weight-decay is 0.1 and optimizer is adam: it is for sgd and asgd"),

@@ -197,15 +197,14 @@ def test_adversarial_dropout(K: int, options: str, texts: Path, capsys: Any, tmp
     assert main(list(map(str, ["train", "text", "--data-dir", texts, *given]))) == 0
     assert "warning:" not in capsys.readouterr().err
     config = load(tmp_path / "run").config["regularizer"]
-    assert config["adv_steps"] == K
+    assert config["search"]["K"] == K
     base = "base" in options or "variant" in options
     assert config["share_noise"] is not base
-    assert config["init"] == ("base" if base else "flip")
+    assert config["search"]["start"] == ("base" if base else "flip")
 
 
-FORM = ("init", "share_noise", "distance", "stop_base", "scale", "rule", "rule_options")
-MINADV = ("flip", True, "js", False, "none", "strict", {})
-PAPER = ("base", False, "js", False, "none", "strict", {})
+MINADV = ("flip", True, "js", False, "none", "strict", None)
+PAPER = ("base", False, "js", False, "none", "strict", None)
 
 
 @pytest.mark.parametrize(
@@ -218,14 +217,16 @@ PAPER = ("base", False, "js", False, "none", "strict", {})
         ("imdb", "--variant minadv", MINADV),
         ("text", "--variant paper", PAPER),
         ("text", "--variant paper --init flip --noise shared --distance kl", ("flip", True, "kl", *MINADV[3:])),
-        ("text", "--variant authors", ("base", False, "kl", True, "kept", "authors", {"variant": "text"})),
+        ("text", "--variant authors", ("base", False, "kl", True, "kept", "authors", "text")),
         ("imdb", "--variant authors --no-stop-base --scale none --rule strict", ("base", False, "kl", *PAPER[3:])),
-        ("text", "--rule authors", (*MINADV[:5], "authors", {"variant": "text"})),
+        ("text", "--rule authors", (*MINADV[:5], "authors", "text")),
     ],
 )
 def test_variants(task: str, options: str, form: tuple[Any, ...]) -> None:
     found = regularizer(parsed("train", task, *options.split()))
-    assert tuple(getattr(found, name) for name in FORM) == form
+    search, of_add = found.search, [getattr(found, name) for name in ("share_noise", "distance", "stop_base", "scale")]
+    assert (search.start, *of_add, search.rule, search.variant) == form
+    assert search.keep == "last"
 
 
 @pytest.mark.parametrize("method", ["el", "fd", "pi"])
@@ -400,13 +401,13 @@ def test_killed_and_resumed(kind: str, texts: Path, lm: Path, says: Any, tmp_pat
         ("--p 1", "argument --p: '1' is not a probability"),
         ("--delta 1.5", "delta is 1.5, expected a share of the units from 0 to 1"),
         ("--delta 0.1", "delta is 0.1, which allows no flip among H = 8 units: the smallest useful delta is 1/8"),
-        ("--init base", 'init is "base" with the same noise in both passes, where the influence map is zero'),
-        ("--init base --noise independent --dropout 0", 'init is "base" with the same noise in both passes'),
+        ("--init base", 'start is "base" with the same noise in both passes, where the influence map is zero'),
+        ("--init base --noise independent --dropout 0", 'start is "base" with the same noise in both passes'),
         (
             "--method vat --delta 0.04 --noise independent",
             "--noise independent: --method vat has no use for it, expected",
         ),
-        ("--search reselect --rule paper", 'rule belongs to search="greedy"'),
+        ("--search reselect --rule paper", "--rule paper: --search reselect has no use for it, expected one of greedy"),
         ("--epochs 1", "argument --epochs: not allowed with argument --train-steps"),
         ("--lr-decay 2", "rate is 2.0, expected a number in (0, 1]"),
         ("--vocab-size 2", "max_size is 2, expected at least 3"),

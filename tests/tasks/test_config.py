@@ -108,6 +108,8 @@ def test_an_add_of_version_0_1_keeps_its_other_fields() -> None:
     built = build({**VERSION_0_1, **other, "stop_base": True, "share_noise": False, "sites": ["layer0"]})
     options = {**other, "stop_base": True, "share_noise": False, "sites": ("layer0",)}
     assert built == reg.AdD(search=Reselect(K=2, swaps=3), **options)
+    with pytest.raises(ConfigError, match=r"config does not fit AdD: .*unexpected keyword argument 'delt'"):
+        build({**VERSION_0_1, "delt": 0.5})
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,7 +15,7 @@ from minadv.data.images.batches import Batches, take
 from minadv.layers import log_softmax
 from minadv.models.classifier import Batch, Classifier
 from minadv.regularizers import FD, VD, AdD, Plain
-from minadv.searches import Reselect
+from minadv.searches import Greedy, Random, Reselect
 from minadv.tasks.images.task import Classify, evaluate, mean_adversarial_mask
 from minadv.tasks.run import Run
 from minadv.training.ema import EMA
@@ -119,7 +119,7 @@ def test_evaluation_has_the_memory_of_a_training_batch(door: str) -> None:
 def test_the_mean_adversarial_mask(put: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     toy = task(put)
     params = toy.init()
-    search = {"budgets": 2, "search": "random"}
+    search = {"budgets": 2, "search": Random()}
     found = mean_adversarial_mask(toy.model, params, toy.data.test, rng=np.random.default_rng(0), n=1000, **search)
     assert found.keys() == {"layer0"}
     assert np.mean(found["layer0"]) == pytest.approx(1 - 2 / 6)  # a random search flips exactly two units of six
@@ -134,7 +134,7 @@ def test_the_mean_adversarial_mask(put: Any, monkeypatch: pytest.MonkeyPatch) ->
     blocks = [Batch(*take(toy.data.test, slice(first, first + 10))) for first in (0, 10)]
     eps = [to_host(find_adversary(toy.model, params, b, rng=rng, **search).eps["layer0"]) for b in blocks]
     assert by_hand[0]["layer0"] == pytest.approx(np.concatenate(eps).mean(axis=0))
-    tracked = replace(toy, track={"budgets": 2, "adv_steps": 2}).evaluate(params, "valid")
+    tracked = replace(toy, track={"budgets": 2, "search": Greedy(K=2)}).evaluate(params, "valid")
     assert tracked["error"] == toy.evaluate(params, "valid")["error"]
-    assert tracked == replace(toy, track={"budgets": 2, "adv_steps": 2}).evaluate(params, "valid")
+    assert tracked == replace(toy, track={"budgets": 2, "search": Greedy(K=2)}).evaluate(params, "valid")
     assert 0.66 < np.mean(tracked["mean_mask"]["layer0"]) < 1

@@ -26,7 +26,7 @@ from tests.support.compare import assert_close, assert_same_bits
 from tests.support.language_runs import NOISY, REGULARIZERS, SECOND, corpus, model, task
 from tests.support.networks import Watched
 
-pytestmark = pytest.mark.filterwarnings("ignore::minadv.adversary.SmallBudgetWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::minadv.searches.SmallBudgetWarning")
 
 
 def term(toy: Any, params: Any, step: int, carry: Any = None, **given: Any) -> Any:
@@ -261,9 +261,9 @@ def test_the_load_of_a_step(put: Any) -> None:
         ({"regularizer": AdD(budgets=2, sites=("layer9",))}, "expected a tuple of names among"),
         (
             {"regularizer": AdD(budgets=2, search=Greedy(start="base", keep="last"))},
-            'init is "base", which needs noise that differs',
+            'start is "base", which needs noise that differs',
         ),
-        ({"regularizer": AdD(budgets=2, **SECOND), "fresh": ()}, 'init is "base", which needs noise that differs'),
+        ({"regularizer": AdD(budgets=2, **SECOND), "fresh": ()}, 'start is "base", which needs noise that differs'),
     ],
 )
 def test_bad_tasks(options: dict[str, Any], says: str) -> None:

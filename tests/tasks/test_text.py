@@ -146,12 +146,11 @@ def test_noise_may_be_drawn_twice(method: Any, put: Any) -> None:
     assert len({id(given["noise"]) for given in seen.forward}) == 2
 
 
-@pytest.mark.parametrize(
-    ("options", "model"), [({"init": "base"}, {}), ({"init": "base", "share_noise": False}, {"embedding_dropout": 0.0})]
-)
+@pytest.mark.parametrize(("options", "model"), [({}, {}), ({"share_noise": False}, {"embedding_dropout": 0.0})])
 def test_a_search_that_would_start_at_a_zero_map_is_refused(options: Any, model: Any, put: Any) -> None:
-    with pytest.raises(ValueError, match='init is "base" with the same noise in both passes, where the influence map'):
-        text_task(put, Sum((replace(ADD, **options), VAT())), model=model)
+    add = AdD(budgets=2, search=Greedy(start="base"), **options)
+    with pytest.raises(ValueError, match='start is "base" with the same noise in both passes, where the influence map'):
+        text_task(put, Sum((add, VAT())), model=model)
 
 
 def test_bad_tasks(put: Any) -> None:

@@ -192,7 +192,7 @@ class Loaded:
 
 
 def test_how_many_workers(monkeypatch: Any, put: Any) -> None:
-    monkeypatch.setattr("minadv.fast.threads.cores", lambda: 4)
+    monkeypatch.setattr("minadv.training.parallel.choose.cores", lambda: 4)
     heavy = Loaded(Load(2 * WORTH, CORE_CACHE, 100))
     assert choose_workers(heavy, None) == 4
     assert choose_workers(heavy, 3) == 3

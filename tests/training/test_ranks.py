@@ -118,9 +118,9 @@ def test_what_all_agree_on_is_made_once_when_all_are_there() -> None:
 
 
 def test_the_cores_of_a_machine_are_shared_by_its_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("minadv.fast.threads.cores", lambda: 8)
+    monkeypatch.setattr("minadv.training.parallel.ranks.cores", lambda: 8)
     assert run_ranks(lambda comm: (World(comm).neighbours, World(comm).threads), 3) == [(3, 2)] * 3
-    monkeypatch.setattr("minadv.fast.threads.cores", lambda: 2)
+    monkeypatch.setattr("minadv.training.parallel.ranks.cores", lambda: 2)
     assert run_ranks(lambda comm: World(comm).threads, 3) == [1] * 3
 
 

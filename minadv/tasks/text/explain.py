@@ -62,12 +62,11 @@ def explain(
 def first_order(model: TextClassifier, params: Any, tokens: Array) -> tuple[Array, dict[str, Array]]:
     r"""The class probabilities (C,), and :math:`\partial (-\log p_y)/\partial \epsilon` of the answer, (H,) a site."""
     whole, batch = replace(model, truncate=None), TextBatch(tokens[:, None])
-    dtype = params.encoder.E.dtype
-    ones = {site.name: np.ones((1, site.H), dtype) for site in choose_sites(model, None)}
-    features, _, cache = whole.body(params, batch, masks=ones, noise=None)
+    features, _, cache = whole.body(params, batch, masks={}, noise=None)
     p = np.exp(log_softmax(whole.logits(params, features)[-1]))[0]
     head = whole.head(params, features, p.argmax(keepdims=True))
-    back = whole.body_backward(params, cache, head.dfeatures, weights=False)
+    sites = tuple(site.name for site in choose_sites(model, None))
+    back = whole.body_backward(params, cache, head.dfeatures, weights=False, masks=sites)
     return p, {site: dm[0] for site, dm in back.masks.items()}
 
 
