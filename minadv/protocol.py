@@ -126,7 +126,8 @@ def run_bodies_backward(model: Model, params: Any, caches: Sequence[Any], dfeatu
 def scope(model: Model) -> AbstractContextManager[Callable[[Any], None]]:
     """A context at whose end the model may forget the passes that were made in it, to use their memory again.
 
-    It gives a function that takes a pass's cache: such a pass is kept until the end of the context around this one.
+    It gives a function that takes a pass's cache: such a pass is kept until the end of the context around this one, or
+    without one until the next pass.
     Nothing of a pass may be used after its context. By default nothing is forgotten.
     """
     return model.scope() if hasattr(model, "scope") else nullcontext(lambda cache: None)

@@ -247,9 +247,12 @@ class Random(Search):
     def __post_init__(self) -> None:
         expect_at_least("tries", self.tries, 1)
 
-    def run(self, objective: Objective, first: Visit | None, rng: Rng | None) -> tuple[Visit, ...]:
+    def first(self, eps0: Masks, budgets: Mapping[str, int], rng: Rng | None) -> None:
         if rng is None:
             raise ValueError("rng is None, and a random search draws its masks: give a numpy.random.Generator")
+
+    def run(self, objective: Objective, first: Visit | None, rng: Rng | None) -> tuple[Visit, ...]:
+        assert rng is not None
         visits = []
         for _ in range(self.tries):
             eps = {n: masks.random_flips(rng, e, objective.budgets[n]) for n, e in objective.eps0.items()}

@@ -60,15 +60,18 @@ def engine(
     *,
     leak: Literal["clean", "masked"] = "clean",
     remat: bool = False,
+    asked: str | None = None,
 ) -> Engine:
-    """The fastest engine for these passes of a cell; with ``remat`` one that keeps a few states for the way back."""
-    chosen = _fastest(cell, params, passes, leak)
+    """The engine for these passes of a cell: the fastest, or the readable cells if ``asked`` says ``"plain"``.
+
+    With ``remat`` it is one that keeps a few states for the way back.
+    """
+    plain = choice.wanted(asked) == "plain"
+    chosen = Plain(cell, {"leak": leak} if cell == "gru" else {}) if plain else _fastest(cell, params, passes, leak)
     return Recomputing(chosen) if remat else chosen
 
 
 def _fastest(cell: str, params: Any, passes: Sequence[Inputs], leak: Literal["clean", "masked"]) -> Engine:
-    if choice.wanted() == "plain":
-        return Plain(cell, {"leak": leak} if cell == "gru" else {})
     if cell == "rnn":
         return RnnRows()
     if cell == "gru":
@@ -96,9 +99,10 @@ class Description:
         return blas_setting() is not None or bool(self.blas)
 
 
-def describe(on_gpu: bool = False) -> Description:
-    """What computes here."""
-    return Description(choice.wanted(), choice.why(on_gpu), choice.versions(), threads.libraries())
+def describe(on_gpu: bool = False, engine: str | None = None) -> Description:
+    """What computes here, with an engine that was asked for, or by default."""
+    wanted = choice.wanted(engine)
+    return Description(wanted, choice.why(on_gpu, engine), choice.versions(engine), threads.libraries())
 
 
 def reusing(model: Model, work: Workspace | None = None) -> Model:

@@ -43,10 +43,10 @@ class Steps(NamedTuple):
 BY_NUMPY = Steps(elementwise.lstm_step, elementwise.lstm_step_backward)
 
 
-def wanted() -> str:
-    """The engine that the user wants, ``"fast"`` unless the environment says ``"plain"``."""
-    name = os.environ.get(ENGINE) or "fast"
-    expect_choice(ENGINE, name, ENGINES)
+def wanted(asked: str | None = None) -> str:
+    """The engine that was asked for, or that the environment says, ``"fast"`` where nothing says."""
+    name = asked or os.environ.get(ENGINE) or "fast"
+    expect_choice("engine" if asked else ENGINE, name, ENGINES)
     return name
 
 
@@ -64,14 +64,14 @@ def lstm_steps(like: Array) -> Steps:
     return by_numba()[0] or BY_NUMPY if like.dtype == np.float32 else BY_NUMPY
 
 
-def compiles_passes(nbytes: int, dtype: npt.DTypeLike) -> bool:
+def compiles_passes(nbytes: int, dtype: npt.DTypeLike, asked: str | None = None) -> bool:
     """Whether LSTM passes on a processor, with so many bytes of recurrent weights, are compiled as a whole.
 
     Where the weights are large, two passes that share their products (`minadv.fast.columns`) take less than twice as
     long as one: that is worth more.
     """
     small, single = nbytes <= CORE_CACHE, np.dtype(dtype) == np.float32
-    return small and single and not without_compiling() and wanted() == "fast" and by_numba()[0] is not None
+    return small and single and not without_compiling() and wanted(asked) == "fast" and by_numba()[0] is not None
 
 
 @functools.cache
@@ -102,17 +102,17 @@ def by_numba() -> tuple[Steps | None, str]:
     return Steps(numba_steps.lstm_step, numba_steps.lstm_step_backward), f"Numba {installed}"
 
 
-def versions() -> dict[str, str]:
+def versions(asked: str | None = None) -> dict[str, str]:
     """Numba's version, where it may have a part in the numbers."""
-    unused = wanted() == "plain" or without_compiling() or by_numba()[0] is None
+    unused = wanted(asked) == "plain" or without_compiling() or by_numba()[0] is None
     return {} if unused else {"numba": metadata.version("numba")}
 
 
-def why(on_gpu: bool = False) -> str:
+def why(on_gpu: bool = False, asked: str | None = None) -> str:
     """What computes the passes, and why, in one line."""
     module = "CuPy" if on_gpu else "NumPy"
-    if wanted() == "plain":
-        return f"the readable cells by {module}, as {ENGINE}=plain says"
+    if wanted(asked) == "plain":
+        return f"the readable cells by {module}, as {'was asked for' if asked else f'{ENGINE}=plain says'}"
     if without_compiling():
         return f"{module} line by line, as {COMPILED}=0 says"
     if on_gpu:

@@ -133,8 +133,8 @@ def scope(work: Workspace | None) -> Iterator[Callable[[Any], None]]:
     """Within it, passes take slots of the workspace; at its end those slots are free again.
 
     It gives a function: the slots of a cache that is handed to it are not freed at the end of this scope, but belong to
-    the scope around it. Parameters and inputs must not be changed within a scope: passes share what they derive from
-    them.
+    the scope around it; without one around it, they are free for the next pass. Parameters and inputs must not be
+    changed within a scope: passes share what they derive from them.
     """
     if work is None:
         yield lambda cache: None
@@ -143,7 +143,7 @@ def scope(work: Workspace | None) -> Iterator[Callable[[Any], None]]:
     if outermost:
         work._made, work._n_common = {}, 0
     try:
-        yield lambda cache: kept.append(work.slots_of(cache))
+        yield (lambda cache: None) if outermost else (lambda cache: kept.append(work.slots_of(cache)))
     finally:
         work.free_all(but=frozenset().union(*kept))
         if outermost:

@@ -94,6 +94,7 @@ class Classifier(Buffered):
     remat: bool = False
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         stack.by_name(self.cell)
         expect_choice("readout", self.readout, ("clean", "masked"))
         expect_choice("steps", self.steps, ("last", "all"))
@@ -176,6 +177,7 @@ class Classifier(Buffered):
             remat=self.remat,
             keep_h=self.steps == "all",
             lasting=all(x is batch.x for x in xs),
+            engine=self.engine,
             buffers=self.buffers,
         )
         done = []

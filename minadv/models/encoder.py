@@ -76,6 +76,7 @@ class Encoder(Buffered):
     frequencies: Array | None = field(default=None, repr=False, compare=False, metadata={"config": False})
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         stack.by_name(self.cell)
         expect_probability(self.embedding_dropout)
         for name, least in (("n_words", 2), ("n_embedding", 1), ("n_hidden", 1), ("n_layers", 1)):
@@ -200,6 +201,7 @@ class Encoder(Buffered):
             cell=self.cell,
             n_layers=self.n_layers,
             steps=steps,
+            engine=self.engine,
             buffers=self.buffers,
         )
 

@@ -29,12 +29,19 @@ def by_name(cell: str) -> Any:
 
 @dataclass(frozen=True)
 class Buffered:
-    """What the models that run recurrent layers have in common: where their passes take memory from.
+    """What the models that run recurrent layers have in common: what computes their passes, and in which memory.
 
-    `minadv.fast.reusing` gives a model buffers. They are no part of its configuration.
+    ``engine="plain"`` runs the readable cells themselves; None is what the environment says (MINADV_ENGINE), the fast
+    engine of `minadv.fast` by default. `minadv.fast.reusing` gives a model ``buffers``, which are no part of its
+    configuration.
     """
 
+    engine: Literal["fast", "plain"] | None = field(default=None, kw_only=True)
     buffers: Workspace | None = field(default=None, kw_only=True, repr=False, compare=False, metadata={"config": False})
+
+    def __post_init__(self) -> None:
+        if self.engine is not None:
+            expect_choice("engine", self.engine, ("fast", "plain"))
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -81,12 +88,13 @@ def run_layer(
     keep_h: bool = True,
     leak: Literal["clean", "masked"] = "clean",
     remat: bool = False,
+    engine: str | None = None,
     buffers: Workspace | None = None,
 ) -> list[tuple[Any, Any, LayerCache]]:
     """One layer of several passes: h (T, B, H), or None without ``keep_h``, the last state and the cache of each."""
-    engine = fast.engine(cell, params, passes, leak=leak, remat=remat)
-    done = engine.forward(params, passes, keep_h=keep_h, work=buffers)
-    return [(h, state, LayerCache(engine, cache)) for h, state, cache in done]
+    chosen = fast.engine(cell, params, passes, leak=leak, remat=remat, asked=engine)
+    done = chosen.forward(params, passes, keep_h=keep_h, work=buffers)
+    return [(h, state, LayerCache(chosen, cache)) for h, state, cache in done]
 
 
 def run_layer_backward(
@@ -116,6 +124,7 @@ def forward(
     remat: bool = False,
     keep_h: bool = True,
     lasting: bool = False,
+    engine: str | None = None,
     buffers: Workspace | None = None,
 ) -> list[tuple[Any, tuple[Any, ...], tuple[LayerCache, ...]]]:
     """Run several passes, each with its own x and masks, layer by layer.
@@ -128,8 +137,8 @@ def forward(
     for n, layer in enumerate(params):
         last = None if state is None else state[n]
         passes = [Inputs(h, last, m[n], valid, lasting and n == 0) for h, m in zip(hs, masks, strict=True)]
-        keep = keep_h or n < len(params) - 1
-        done = run_layer(cell, layer, passes, keep_h=keep, leak=leak, remat=remat, buffers=buffers)
+        how: dict[str, Any] = {"leak": leak, "remat": remat, "engine": engine, "buffers": buffers}
+        done = run_layer(cell, layer, passes, keep_h=keep_h or n < len(params) - 1, **how)
         hs = [h for h, _, _ in done]
         states.append([after for _, after, _ in done])
         caches.append([cache for _, _, cache in done])
@@ -166,7 +175,9 @@ def backward(
     ]
 
 
-def compiles_passes(cell: str, n_hidden: int, dtype: npt.DTypeLike, *, padded: bool, on_gpu: bool) -> bool:
-    """Whether passes of such a layer are compiled as a whole, and so let other threads of the process run."""
-    nbytes = 4 * n_hidden * n_hidden * np.dtype(dtype).itemsize
-    return cell == "lstm" and not padded and not on_gpu and fast.compiles_passes(nbytes, dtype)
+def compiles_passes(
+    model: Any, cell: str, n_hidden: int, dtype: npt.DTypeLike, *, padded: bool = False, on_gpu: bool
+) -> bool:
+    """Whether passes of such a layer of a model are compiled as a whole, and so let other threads run."""
+    nbytes, asked = 4 * n_hidden * n_hidden * np.dtype(dtype).itemsize, getattr(model, "engine", None)
+    return cell == "lstm" and not padded and not on_gpu and fast.compiles_passes(nbytes, dtype, asked)

@@ -66,6 +66,7 @@ class LanguageModel(Buffered):
     block: int | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         object.__setattr__(self, "hidden", tuple(self.hidden))
         if self.n_words < 2:
             raise ValueError(f"n_words is {self.n_words}, expected a vocabulary of at least 2")
@@ -186,7 +187,7 @@ class LanguageModel(Buffered):
             done: list[Any] = [None] * len(passes)
             for those in _alike(keeps, n):
                 alike = [passes[p] for p in those]
-                ran = stack.run_layer("lstm", weights[those[0]], alike, buffers=self.buffers)
+                ran = stack.run_layer("lstm", weights[those[0]], alike, engine=self.engine, buffers=self.buffers)
                 for p, result in zip(those, ran, strict=True):
                     done[p] = result
             hs = [h for h, _, _ in done]

@@ -91,7 +91,7 @@ class Classify:
         products = 4.0 * x.shape[1] * self.batch_size * H * (H + x.shape[2])
         weights, on_gpu = 4 * H * H * x.dtype.itemsize, is_device(x)
         cell = getattr(self.model, "cell", "")
-        ready = stack.compiles_passes(cell, H, x.dtype, padded=False, on_gpu=on_gpu)
+        ready = stack.compiles_passes(self.model, cell, H, x.dtype, on_gpu=on_gpu)
         return Load(products, weights, self.batch_size, on_gpu, ready)
 
     def evaluate(self, params: Any, part: str) -> dict[str, Any]:

@@ -134,7 +134,7 @@ class LanguageTask:
         a_word = sum(4.0 * H * (I + H) for I, H in zip(sizes, model.hidden, strict=False)) + model.n_words * sizes[-1]
         heaviest = 4 * max(model.hidden) ** 2 * np.dtype(self.dtype).itemsize
         on_gpu = is_device(self.train)
-        ready = stack.compiles_passes("lstm", max(model.hidden), self.dtype, padded=False, on_gpu=on_gpu)
+        ready = stack.compiles_passes(model, "lstm", max(model.hidden), self.dtype, on_gpu=on_gpu)
         return Load(a_word * self.units_per_step, heaviest, self.batch_size, on_gpu, ready)
 
     def evaluate(self, params: Any, part: str) -> dict[str, Any]:
