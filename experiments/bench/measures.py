@@ -25,7 +25,7 @@ from minadv.fast import elementwise, threads
 from minadv.fast.workspace import Workspace, scope
 from minadv.models.classifier import Batch, Classifier, Params
 from minadv.training.parallel import choose
-from minadv.training.parallel.teams import Alone
+from minadv.training.parallel.workers import OneWorker
 
 
 def accuracy(
@@ -194,12 +194,12 @@ def remat(size: Size, rounds: int) -> dict[str, Any]:
     kept = {}
     for name, contender in contenders.items():
         run = contender.run(1)
-        assert isinstance(run.team, Alone)
+        assert isinstance(run.sharing, OneWorker)
         _, _, cache = run.task.model.body(
             run.state.params, Batch(problem.x, problem.targets), masks={}, noise=None, work=Workspace()
         )
         states = sum(a.nbytes for layer in cache.caches for _, a in leaves(getattr(layer, "states", None)))
-        kept[name] = (run.team.work.nbytes - run.team.work.common_nbytes + 2 * states) / 1e6
+        kept[name] = (run.sharing.work.nbytes - run.sharing.work.common_nbytes + 2 * states) / 1e6
     del contenders, run, cache
     small = replace(size, T=min(size.T, 100), H=min(size.H, 128))
     one, two = (ours.Ours(draw(small, 0, np.float64), workers=1, **o).outcome(1).grads for o in modes.values())

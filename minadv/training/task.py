@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from minadv.fast.workspace import Workspace
 from minadv.regularizers import Term
-from minadv.training.parallel.teams import WHOLE, Part
+from minadv.training.parallel.workers import WHOLE, Part
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ def test_an_epoch_sees_every_example_once(data: Any, partial: bool, n: int) -> N
     assert len(set(seen)) == len(seen) == (n if partial else n - n % batches.size)
     assert set(seen) <= set(range(n))
     assert all(len(r) == batches.size for r in rows[: None if not partial else -1])
-    assert [batches.place(step) for step in steps] == [(epoch, k) for k in range(batches.per_epoch)]
+    assert [batches.epoch_and_number(step) for step in steps] == [(epoch, k) for k in range(batches.per_epoch)]
 
 
 def test_any_step_can_be_asked_for_alone() -> None:

@@ -25,7 +25,7 @@ def ptb() -> Corpus:
     return load("ptb")
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=needs(name)) for name in published.KNOWN])
+@pytest.mark.parametrize("name", [pytest.param(name, marks=needs(name)) for name in published.PUBLISHED])
 def test_the_files_are_as_published(name: str) -> None:
     found = published.check(name)
     assert [(c.file, c.sound) for c in found] == [(c.file, True) for c in found]

@@ -39,7 +39,7 @@ def test_every_epoch_reads_the_whole_text(windows: Windows, epoch: int) -> None:
     assert windows.tokens_per_epoch == y.size == len(set(y.ravel().tolist()))
     assert N - 1 - y.size < B  # what is left out fills no row
     steps = range(epoch * windows.per_epoch, (epoch + 1) * windows.per_epoch)
-    assert [windows.place(step) for step in steps] == [(epoch, n) for n in range(windows.per_epoch)]
+    assert [windows.epoch_and_number(step) for step in steps] == [(epoch, n) for n in range(windows.per_epoch)]
     assert [windows.first(step) for step in steps] == [True] + [False] * (windows.per_epoch - 1)
 
 

@@ -19,8 +19,8 @@ from minadv.tasks.language.task import LanguageTask, Seen, evaluate
 from minadv.training.clip import Clip
 from minadv.training.loop import Recipe, train
 from minadv.training.optimizers import ASGD, SGD
-from minadv.training.parallel.processes import Workers
-from minadv.training.parallel.teams import Part
+from minadv.training.parallel.processes import ProcessWorkers
+from minadv.training.parallel.workers import Part
 from tests.support.compare import assert_close, assert_same_bits
 from tests.support.language_runs import NOISY, REGULARIZERS, SECOND, corpus, model, task
 from tests.support.networks import Watched
@@ -225,11 +225,11 @@ def test_workers_train_as_one_process_does(name: str, put: Any, device: Any) -> 
     toy = task(put, REGULARIZERS[name])
     recipe = Recipe(steps=7, optimizer=SGD(2.0), clip=Clip(0.25), monitor="loss")
     alone, _ = train(toy, recipe)
-    team = Workers(toy, 2, toy.init())
+    workers = ProcessWorkers(toy, 2, toy.init())
     try:
-        both, _ = train(toy, recipe, team=team)
+        both, _ = train(toy, recipe, workers=workers)
     finally:
-        team.close()
+        workers.close()
     assert_close(both.params, alone.params, 1e-9)
     assert_close(both.carry, alone.carry, 1e-9)
 

@@ -43,13 +43,13 @@ class Batches:
         """Steps in an epoch."""
         return -(-self.n // self.size) if self.partial else self.n // self.size
 
-    def place(self, step: int) -> tuple[int, int]:
+    def epoch_and_number(self, step: int) -> tuple[int, int]:
         """The epoch that a step belongs to and the batch's number within it, both from 0."""
         return divmod(step, self.per_epoch)
 
     def rows(self, step: int) -> Array:
         """The examples of a step, a host array of row numbers ``(B,)``, int64."""
-        epoch, batch = self.place(step)
+        epoch, batch = self.epoch_and_number(step)
         return epoch_order(self.seed, epoch, self.n)[batch * self.size : (batch + 1) * self.size]
 
 

@@ -31,7 +31,7 @@ from minadv.data.language.lines import count_words, cross_entropy, encode_lines,
 from minadv.data.language.published import PARTS
 from minadv.data.vocabulary import UNK, Vocabulary
 
-NAMES = ("pydoc", *published.KNOWN, "folder")
+NAMES = ("pydoc", *published.PUBLISHED, "folder")
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +62,7 @@ def load(name: str | None = None, data_dir: str | Path | None = None, *, min_cou
     """The corpus of that name: "pydoc", "ptb", "wikitext2", or "folder" for the three plain files of ``data_dir``.
 
     Without a name it is what ``data_dir`` holds, and "pydoc" if that is not given either. Files are looked for, and
-    those of named corpora downloaded, as `known.find` says. Words that occur fewer than ``min_count`` times in the
+    those of named corpora downloaded, as `published.find` says. Words that occur fewer than ``min_count`` times in the
     training part become ``<unk>``: by default none do, as the files say themselves which words are ``<unk>``; in
     "pydoc" those that occur once.
     """
@@ -107,7 +107,7 @@ def unigram_perplexity(corpus: Corpus, part: str = "valid") -> float:
 
 def _paths(name: str | None, data_dir: str | Path | None) -> tuple[str, dict[str, Path]]:
     """The name of a corpus that lies in files, and its files."""
-    if name in published.KNOWN:
+    if name in published.PUBLISHED:
         return name, published.find(name, data_dir)
     if data_dir is None:
         raise DataError("a folder of text needs data_dir, the folder with train.txt, valid.txt and test.txt")

@@ -92,7 +92,7 @@ class Windows:
         """The length of the longest window of all epochs."""
         return int(self.lengths.max())
 
-    def place(self, step: int) -> tuple[int, int]:
+    def epoch_and_number(self, step: int) -> tuple[int, int]:
         """The epoch that a step belongs to and the window's number within it, both from 0."""
         return divmod(step, self.per_epoch)
 
@@ -102,7 +102,7 @@ class Windows:
 
     def window(self, step: int, part: slice | None = None) -> Window:
         """The window of a step; with ``part``, those of its columns."""
-        epoch, n = self.place(step)
+        epoch, n = self.epoch_and_number(step)
         bounds = epoch_bounds(self.length, self.bptt, self.seed, epoch if self.random else None)
         first, last = int(bounds[n]), int(bounds[n + 1])
         chosen = slice(None) if part is None else part

@@ -19,7 +19,7 @@ from minadv.fast import compiled
 from minadv.fast.workspace import Workspace, scope
 from minadv.models.classifier import Batch, Classifier
 from minadv.regularizers import Plain, Regularizer, Term
-from minadv.training.parallel.teams import WHOLE, Part
+from minadv.training.parallel.workers import WHOLE, Part
 from minadv.training.task import Load
 
 
