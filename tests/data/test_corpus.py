@@ -12,7 +12,7 @@ import pytest
 from minadv.base.errors import DataError
 from minadv.data import fetch
 from minadv.data.language import published
-from minadv.data.language.corpus import load, unigram_perplexity
+from minadv.data.language.corpus import load
 from tests.support.corpora import TEXTS, write_corpus
 
 
@@ -236,14 +236,3 @@ def test_what_is_downloaded_is_what_is_checked(name: str, pattern: str) -> None:
     facts, remote = published.PUBLISHED[name], fetch.REMOTES[name]
     assert remote.files == {pattern.format(part): f"sha256:{digest}" for part, digest in facts.sha256.items()}
     assert " + ".join(f"{N:,}" for N in facts.tokens.values()) in remote.about
-
-
-def test_unigram_perplexity(tmp_path: Path) -> None:
-    corpus = load("folder", write_corpus(tmp_path))
-    p = {"the": 4 / 15, "sat": 2 / 15, "<unk>": 1 / 15, "<eos>": 4 / 15, "on": 1 / 15, "mat": 1 / 15}
-    valid = [p["<unk>"], p["sat"], p["<eos>"]]
-    test = [p["on"], p["the"], p["mat"], p["<eos>"]]
-    assert unigram_perplexity(corpus) == pytest.approx(np.prod(valid) ** (-1 / 3), rel=1e-12)
-    assert unigram_perplexity(corpus, "test") == pytest.approx(np.prod(test) ** (-1 / 4), rel=1e-12)
-    with pytest.raises(ValueError, match="part is 'dev', expected one of 'train', 'valid', 'test'"):
-        unigram_perplexity(corpus, "dev")

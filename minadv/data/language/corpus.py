@@ -20,14 +20,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-import numpy as np
-
 from minadv.backend import Array
 from minadv.base.checks import expect_choice
 from minadv.base.errors import DataError, DataWarning
 from minadv.data import files
 from minadv.data.language import published, topics
-from minadv.data.language.lines import count_words, cross_entropy, encode_lines, lines_of
+from minadv.data.language.lines import count_words, encode_lines, lines_of
 from minadv.data.language.published import PARTS
 from minadv.data.vocabulary import UNK, Vocabulary
 
@@ -92,17 +90,6 @@ def from_lines(
             f"{said}; lower min_count (--min-count {min_count})" if min_count > 1 else said, DataWarning, stacklevel=2
         )
     return Corpus(name, train, valid, test, vocabulary, where or {})
-
-
-def unigram_perplexity(corpus: Corpus, part: str = "valid") -> float:
-    r"""The perplexity on a part of the model that knows only how often each word occurs in train.
-
-    .. math:: \exp\Big(-\frac1{N-1} \sum_{n=2}^N \log p_{w_n}\Big), \qquad p_w = \frac{\text{count of } w}{N_{train}}
-
-    Every token but the first is predicted, as in the evaluation of a language model.
-    """
-    expect_choice("part", part, PARTS)
-    return float(np.exp(cross_entropy(corpus.vocabulary.counts, getattr(corpus, part)[1:])))
 
 
 def _paths(name: str | None, data_dir: str | Path | None) -> tuple[str, dict[str, Path]]:

@@ -101,10 +101,6 @@ class Classify:
         return metrics
 
 
-METRICS = ("loss", "error")
-"""What `evaluate` gives, and a recipe may watch."""
-
-
 def evaluate(model: Classifier, params: Any, split: Split, *, batch_size: int = 100) -> dict[str, Any]:
     """Mean NLL and error in per cent, of the full network, in the memory of one pass over ``batch_size`` examples."""
     nll = wrong = 0.0

@@ -1,7 +1,7 @@
 r"""A run's folder, whatever its task: ``config.json`` (sealed by its checksum), ``log.jsonl`` and ``checkpoints/``.
 
 `run_task` trains a task into such a folder, or on from where a killed run stopped; `read_config` and `restore` read it
-back. The doors for users, such as `minadv.tasks.images.runs.fit`, make a task and a configuration and come here.
+back. `minadv.tasks.fit` makes a task and a configuration and comes here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from typing import Any
 
 from minadv.base.files import CONFIG as CONFIG
 from minadv.base.files import SealError, flush_directory, seal, temporary_name, unseal, write_whole
-from minadv.base.trees import any_array
 from minadv.training.loop import LOG, Recipe, State, finished, start, train, weights
 from minadv.training.parallel.choose import choose_workers, start_workers
 from minadv.training.parallel.ranks import process_group
@@ -178,11 +177,6 @@ def expect_free(path: Path) -> None:
     begun = temporary_name(path / CONFIG)  # all that a kill at the very beginning leaves
     if path.exists() and not (path.is_dir() and all(found == begun for found in path.iterdir())):
         raise RunError(f"{path} is there already and is not a run of minadv: choose another folder")
-
-
-def dtype_of(params: Any) -> Any:
-    """The type of a model's numbers."""
-    return any_array(params).dtype
 
 
 def _prepare(
