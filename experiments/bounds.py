@@ -33,7 +33,7 @@ from minadv.counterexamples import kl_counterexample
 from minadv.models.classifier import Batch, Classifier, Params
 from minadv.regularizers import EL, FD, VD, AdD, Plain, Regularizer
 from minadv.searches import Exact, Greedy, Reselect, Search
-from minadv.training.parallel.ranks import one_voice
+from minadv.training.parallel.ranks import only_first_prints
 
 H, BUDGET, P = 12, 2, 0.1
 STEPS = 600
@@ -217,7 +217,7 @@ def _at(result: Any, path: Sequence[str]) -> float:
     return float(result)
 
 
-@one_voice()
+@only_first_prints()
 def main(argv: Sequence[str] | None = None) -> None:
     """The command line."""
     parser = Parser(prog="python -m experiments.bounds", description=__doc__)

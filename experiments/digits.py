@@ -17,12 +17,12 @@ from experiments.parts import comparison, comparison_report, reporting
 from experiments.parts.comparison import METHODS, Preset
 from minadv.commands.numbers import positive
 from minadv.commands.parsing import Parser
-from minadv.training.parallel.ranks import one_voice
+from minadv.training.parallel.ranks import only_first_prints
 
 PRESET = Preset("digits-rows", "digits", "row", 1, 100, 30, 1, search=False, about="8 x 8 digits row by row, T = 8")
 
 
-@one_voice()
+@only_first_prints()
 @reporting.one_line_errors
 def main(argv: Sequence[str] | None = None) -> None:
     """The command line."""

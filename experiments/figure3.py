@@ -33,8 +33,8 @@ from minadv.data.images import Split
 from minadv.data.images.batches import take
 from minadv.models.classifier import Batch, Classifier
 from minadv.tasks.run import load
-from minadv.training.parallel.ranks import one_voice
-from minadv.training.parallel.teams import Part
+from minadv.training.parallel.ranks import only_first_prints
+from minadv.training.parallel.workers import Part
 
 METHODS = ("VD", "FD", "AdD K=1", "AdD K=2")
 P = 0.03
@@ -165,7 +165,7 @@ def figure(results: Sequence[dict[str, Any]]) -> Any:
     return drawn
 
 
-@one_voice()
+@only_first_prints()
 @reporting.one_line_errors
 def main(argv: Sequence[str] | None = None) -> None:
     """The command line."""

@@ -36,9 +36,9 @@ from minadv.models.text import TextBatch, TextClassifier
 from minadv.regularizers import AdD, Term
 from minadv.training import loop
 from minadv.training.optimizers import SGD, Adam, RMSProp
-from minadv.training.parallel.mpi import Ranks
-from minadv.training.parallel.ranks import World, world
-from minadv.training.parallel.teams import WHOLE, Alone, Part, Team
+from minadv.training.parallel.mpi import RankWorkers
+from minadv.training.parallel.ranks import ProcessGroup, process_group
+from minadv.training.parallel.workers import WHOLE, OneWorker, Part, Workers
 from minadv.training.task import Load
 
 SIZES = (
@@ -131,11 +131,11 @@ def make_task(size: Size, delta: float) -> Drawn:
     return Drawn(Classifier(I, H, size.n_out), Batch(x, targets), AdD(delta=delta))
 
 
-def time_steps(size: Size, team: Any, repeats: int) -> list[float]:
+def time_steps(size: Size, sharing: Any, repeats: int) -> list[float]:
     """Seconds of each of so many whole steps, update included, after one that warms up."""
     task = make_task(size, DELTA[size.name])
     recipe = loop.Recipe(steps=1, optimizer=OPTIMIZER[size.name])
-    state, members = loop.start(task, recipe), team(task)
+    state, members = loop.start(task, recipe), sharing(task)
     seconds = []
     try:
         for _ in range(1 + repeats):
@@ -152,7 +152,7 @@ def measure_alone(size: Size, repeats: int, shorter: int) -> dict[str, Any]:
     long, short = (max(2, T // shorter) for T in LENGTHS[size.name])
     few, points = max(1, size.B // 20), []
     for T, b in ((long, size.B), (long, size.B // 4), (long, few), (short, size.B), (short, few)):
-        times = time_steps(replace(size, T=T, B=b), Alone, repeats)
+        times = time_steps(replace(size, T=T, B=b), OneWorker, repeats)
         points.append((T, b, statistics.median(times)))
         print(f"{size.name}: T = {T}, {b} examples: {points[-1][2]:.3f} s", file=sys.stderr, flush=True)
     return {"points": points, "fit": asdict(fit_compute(points))}
@@ -187,7 +187,7 @@ def time_sum(comm: Any, nbytes: int, repeats: int) -> float:
 
 def measure_ranks(out: Path, args: argparse.Namespace) -> None:
     """What every rank runs under mpiexec: sums of several sizes, then whole steps; rank 0 writes the numbers."""
-    ours = world()
+    ours = process_group()
     found: dict[str, Any] = {"sums": [], "steps": {}}
     for nbytes in sorted({*BUFFERS, *(size.nbytes for size in SIZES if size.name in args.sizes)}):
         found["sums"].append((nbytes, time_sum(ours.comm, nbytes, max(3, args.repeats * min(10, 10**8 // nbytes)))))
@@ -196,10 +196,10 @@ def measure_ranks(out: Path, args: argparse.Namespace) -> None:
         T = max(2, LENGTHS[size.name][0] // args.shorter)
         timed = Timed(ours.comm)
 
-        def team(task: Any, timed: Timed = timed) -> Team:
-            return Ranks(task, World(timed), task.init(), check_every=10**9)
+        def sharing(task: Any, timed: Timed = timed) -> Workers:
+            return RankWorkers(task, ProcessGroup(timed), task.init(), check_every=10**9)
 
-        times = time_steps(replace(size, T=T), team, args.repeats)
+        times = time_steps(replace(size, T=T), sharing, args.repeats)
         row = {"T": T, "seconds": statistics.median(times), "sum": statistics.median(timed.sums[2:])}
         found["steps"][size.name] = {**row, "wait": statistics.median(timed.waits[2:])}
     if ours.chief:
@@ -236,7 +236,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--as-rank", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args(argv)
     if args.as_rank is not None:
-        with world().together():
+        with process_group().fail_together():
             measure_ranks(args.as_rank, args)
         return
 

@@ -26,7 +26,7 @@ from minadv.commands.numbers import positive
 from minadv.commands.parsing import Parser
 from minadv.models.classifier import Batch, Classifier, Params
 from minadv.searches import Greedy, Random, Reselect, Search
-from minadv.training.parallel.ranks import one_voice
+from minadv.training.parallel.ranks import only_first_prints
 
 BUDGET = 3
 DISTANCES = ("js", "kl")
@@ -176,7 +176,7 @@ def verdict(results: Sequence[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-@one_voice()
+@only_first_prints()
 def main(argv: Sequence[str] | None = None) -> None:
     """The command line."""
     parser = Parser(prog="python -m experiments.search_quality", description=__doc__)

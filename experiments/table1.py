@@ -19,7 +19,7 @@ from experiments.parts import comparison, comparison_report, cost, records, repo
 from experiments.parts.comparison import METHODS, Preset
 from minadv.commands.numbers import positive
 from minadv.commands.parsing import Parser
-from minadv.training.parallel.ranks import one_voice
+from minadv.training.parallel.ranks import only_first_prints
 
 PRESETS = {
     preset.name: preset
@@ -55,7 +55,7 @@ PRESETS = {
 }
 
 
-@one_voice()
+@only_first_prints()
 @reporting.one_line_errors
 def main(argv: Sequence[str] | None = None) -> None:
     """The command line."""

@@ -23,7 +23,7 @@ from minadv.commands.numbers import folder, positive
 from minadv.commands.parsing import Parser
 from minadv.tasks.family import of_kind
 from minadv.tasks.text.corpus import fingerprint, open_data
-from minadv.training.parallel.ranks import one_voice
+from minadv.training.parallel.ranks import only_first_prints
 from minadv.training.runs.folder import RunError
 
 
@@ -98,7 +98,7 @@ PRESETS = {
 }
 
 
-@one_voice()
+@only_first_prints()
 @reporting.one_line_errors
 def main(argv: Sequence[str] | None = None) -> None:
     """The command line."""

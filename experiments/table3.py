@@ -26,7 +26,7 @@ from minadv.models.language.noise import PARTS
 from minadv.tasks.language.presets import DROPOUTS
 from minadv.tasks.language.presets import PRESETS as TASKS
 from minadv.tasks.methods import LM_DELTA
-from minadv.training.parallel.ranks import one_voice
+from minadv.training.parallel.ranks import only_first_prints
 
 FINETUNE = 500  # epochs after the 750
 
@@ -113,7 +113,7 @@ PAPER = """The paper's Table 3 (AWD-LSTM 1150-1150-400, 750 epochs and fine-tuni
 """
 
 
-@one_voice()
+@only_first_prints()
 @reporting.one_line_errors
 def main(argv: Sequence[str] | None = None) -> None:
     """The command line."""

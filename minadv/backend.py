@@ -103,7 +103,7 @@ def _try_cupy() -> tuple[Any, str]:
     """Import CuPy and do one small piece of real work with it; whatever fails, raises."""
     import cupy
 
-    if launch.place().size > 1:  # neighbours under mpiexec take different ones
+    if launch.this_process().size > 1:  # neighbours under mpiexec take different ones
         cupy.cuda.Device(launch.own_gpu(cupy.cuda.runtime.getDeviceCount())).use()
     a = cupy.asarray(np.arange(6.0).reshape(2, 3))
     seen = cupy.asnumpy(cupy.tanh(a @ a.T))

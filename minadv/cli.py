@@ -17,7 +17,7 @@ from minadv.base.version import __version__
 from minadv.commands.parsing import CommandParser, Help, Parser
 from minadv.gradcheck import GradientError
 from minadv.training.loop import Interrupted, TrainingError
-from minadv.training.parallel.ranks import one_voice, world
+from minadv.training.parallel.ranks import only_first_prints, process_group
 from minadv.training.runs.checkpoints import CheckpointError
 
 COMMANDS = {
@@ -39,7 +39,7 @@ TRAINING = ("train", "pretrain", "finetune")
 """The commands that the processes of mpiexec share."""
 
 
-@one_voice()
+@only_first_prints()
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code. Under mpiexec every rank does, and rank 0 alone prints."""
     parser = build_parser()
@@ -56,9 +56,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(args: argparse.Namespace) -> int:
     """Do the work of a command; errors become a line and an exit code."""
     try:
-        if launch.place().size > 1 and args.command not in TRAINING:
+        if launch.this_process().size > 1 and args.command not in TRAINING:
             raise ValueError("mpiexec shares training only: start this command without it")
-        with world().together():
+        with process_group().fail_together():
             args.work(args)
         sys.stdout.flush()
     except Interrupted as said:

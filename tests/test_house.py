@@ -18,7 +18,7 @@ STRANGERS = [("words", "fast"), ("models", "data")]  # of one rank, and yet they
 CELLS = {"minadv.rnn", "minadv.lstm", "minadv.gru"}
 
 DOOR = {"minadv.fast"}
-"""What may be imported from fast/ outside of it; models/stack has all that the door has, others have these three names."""
+"""What may be imported from fast/ outside of it: models/stack has all that the door has, others these three names."""
 THREE = {"describe", "limit_threads", "reusing"}
 
 

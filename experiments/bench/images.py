@@ -45,13 +45,13 @@ def measure(preset: Preset, method: str, data_dir: str | None, rounds: int) -> d
     workers = choose.choose_workers(task, None)
     seconds, losses = [], []
     with ExitStack() as stack:
-        team = stack.enter_context(choose.team_of(task, workers))
-        state, _ = advance(task, recipe, start(task, recipe), team)
+        sharing = stack.enter_context(choose.start_workers(task, workers))
+        state, _ = advance(task, recipe, start(task, recipe), sharing)
         processes = memory.tree(os.getpid())
         memory.reset(processes)
         for _ in range(rounds):
             begun = time.perf_counter()
-            state, told = advance(task, recipe, state, team)
+            state, told = advance(task, recipe, state, sharing)
             seconds.append(time.perf_counter() - begun)
             losses.append(told["loss"])
         peak = memory.peak(processes)

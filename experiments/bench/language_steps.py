@@ -126,11 +126,11 @@ def _ours(size: Size, method: str, contender: str, workers: int | None) -> tuple
     )
     recipe = Recipe(steps=task.per_epoch, optimizer=size.optimizer, clip=Clip(0.25), monitor="loss")
     held = ExitStack()
-    team = held.enter_context(choose.team_of(task, choose.choose_workers(task, workers)))
+    sharing = held.enter_context(choose.start_workers(task, choose.choose_workers(task, workers)))
     states = [start(task, recipe)]
 
     def step(number: int) -> int:
-        states[0], _ = advance(task, recipe, replace(states[0], step=number), team)
+        states[0], _ = advance(task, recipe, replace(states[0], step=number), sharing)
         return int(windows.window(number).x.size)
 
     return step, held.close

@@ -26,7 +26,7 @@ from minadv.fast import elementwise
 from minadv.models.classifier import Batch, Classifier, Params
 from minadv.objective import Objective
 from minadv.searches import Greedy, Random, Reselect, Search
-from minadv.training.parallel.teams import Alone
+from minadv.training.parallel.workers import OneWorker
 
 
 def accuracy(
@@ -200,11 +200,11 @@ def remat(size: Size, rounds: int) -> dict[str, Any]:
     kept = {}
     for name, contender in contenders.items():
         run = contender.run(1)
-        assert isinstance(run.team, Alone)
+        assert isinstance(run.sharing, OneWorker)
         batch = Batch(problem.x, problem.targets)
         _, _, cache = run.task.model.body(run.state.params, batch, masks={}, noise=None)
         states = sum(a.nbytes for layer in cache.caches for _, a in leaves(getattr(layer.own, "states", None)))
-        work = run.team.model.buffers
+        work = run.sharing.model.buffers
         kept[name] = (work.nbytes - work.common_nbytes + 2 * states) / 1e6
     del contenders, run, cache
     small = replace(size, T=min(size.T, 100), H=min(size.H, 128))

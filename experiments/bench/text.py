@@ -38,7 +38,7 @@ from minadv.tasks.pretrain.task import PretrainTask
 from minadv.tasks.text.corpus import open_data, with_words
 from minadv.tasks.text.task import TextTask
 from minadv.training.loop import Recipe, advance, start
-from minadv.training.parallel.choose import team_of
+from minadv.training.parallel.choose import start_workers
 
 PRETRAINING = "pre-training"
 PADDING = ("groups", "buckets", "worst", "as they come")
@@ -79,12 +79,12 @@ def measure(preset: Preset, data_dir: str | None, row: str, workers: int, rounds
     recipe = Recipe(rounds + 1, **of_model(task.model).recipe)
     before = memory.resident()
     seconds, tokens = [], []
-    with limit_threads(1), team_of(task, workers) as team:
-        state, _ = advance(task, recipe, start(task, recipe), team)
+    with limit_threads(1), start_workers(task, workers) as sharing:
+        state, _ = advance(task, recipe, start(task, recipe), sharing)
         memory.reset([os.getpid()])
         for step in range(1, rounds + 1):
             begun = time.perf_counter()
-            state, _ = advance(task, recipe, state, team)
+            state, _ = advance(task, recipe, state, sharing)
             seconds.append(time.perf_counter() - begun)
             tokens.append(tokens_of(task, step))
         peak = memory.peak([os.getpid()])

@@ -307,7 +307,7 @@ def compare(
                 strength, weight = best_setting(searched, method) or tried[method][0]
                 jobs.append(replace(first, method=method, strength=strength, weight=weight, seed=seed, part="final"))
     _say_what_is_there(jobs)
-    if launch.place().size == 1:  # ranks of mpiexec have a run each, or none
+    if launch.this_process().size == 1:  # ranks of mpiexec have a run each, or none
         jobs = share_cores(jobs, workers)
     return searched, reporting.run_all(work, jobs, workers=workers, title=f"{preset.name}: seeds")
 
@@ -320,7 +320,7 @@ def share_cores(jobs: Sequence[Job], workers: int) -> list[Job]:
 
 def text_of(preset: Preset, data_dir: str | None) -> Corpus:
     """The preset's text; raises DataError if files that go by a corpus' name are not the published ones."""
-    if preset.corpus in published.KNOWN:
+    if preset.corpus in published.PUBLISHED:
         corpus.load(preset.corpus, data_dir)  # what is missing is said, or fetched
         wrong = [found for found in published.check(preset.corpus, data_dir) if not found.sound]
         if wrong:

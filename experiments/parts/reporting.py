@@ -36,7 +36,7 @@ from minadv.base.errors import DataError
 from minadv.base.machine import one_blas_thread
 from minadv.commands.numbers import positive
 from minadv.training.loop import LOG, Interrupted, TrainingError
-from minadv.training.parallel import ranks as world
+from minadv.training.parallel import ranks
 from minadv.training.runs import log
 from minadv.training.runs.checkpoints import CheckpointError
 from minadv.training.runs.folder import RunError
@@ -248,7 +248,7 @@ def write(path: Path, text: str, *, own: bool = False) -> Path:
 
     Of several ranks of mpiexec, which all have all results, the first writes; ``own`` is what a rank has for itself.
     """
-    if launch.place().rank > 0 and not own:
+    if launch.this_process().rank > 0 and not own:
         return path
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(path.name + ".tmp")
@@ -279,7 +279,7 @@ def save_figure(figure: Any, path: Path) -> Path:
     """A figure, written under a temporary name, renamed, and closed."""
     import matplotlib.pyplot as plt
 
-    if launch.place().rank > 0:
+    if launch.this_process().rank > 0:
         return path
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(path.stem + ".tmp" + path.suffix)
@@ -295,8 +295,8 @@ def run_all(work: Callable[[Task], Result], tasks: Sequence[Task], *, workers: i
     Each has one BLAS thread, unless the user's environment says otherwise.
     Under mpiexec its ranks are the processes; each returns all results.
     """
-    if launch.place().size > 1:
-        return world.spread(work, tasks)
+    if launch.this_process().size > 1:
+        return ranks.share_out(work, tasks)
     bar = {"total": len(tasks), "desc": title, "disable": not sys.stderr.isatty()}
     if workers == 1:
         with fast.limit_threads(1):

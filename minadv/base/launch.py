@@ -27,7 +27,7 @@ ON_MACHINE = (
 
 
 @dataclass(frozen=True)
-class Place:
+class Process:
     """Process ``rank`` of ``size``; on its machine it has the number ``local``."""
 
     rank: int = 0
@@ -40,15 +40,15 @@ class Place:
         return f"mpiexec -n {self.size} " if self.size > 1 else ""
 
 
-def place() -> Place:
-    """The place of this process among those that were started with it."""
+def this_process() -> Process:
+    """Which of the processes that were started together this one is."""
     for size, rank in NUMBERS:
         if os.environ.get(size, "").isdigit() and os.environ.get(rank, "").isdigit() and int(os.environ[size]) > 1:
             local = next((os.environ[name] for name in ON_MACHINE if os.environ.get(name, "").isdigit()), "0")
-            return Place(int(os.environ[rank]), int(os.environ[size]), int(local))
-    return Place()
+            return Process(int(os.environ[rank]), int(os.environ[size]), int(local))
+    return Process()
 
 
 def own_gpu(count: int) -> int:
     """Which of ``count`` GPUs of its machine this process takes: neighbours take different ones."""
-    return place().local % count
+    return this_process().local % count

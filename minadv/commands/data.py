@@ -30,7 +30,7 @@ def work(args: argparse.Namespace) -> None:
         for name, about in INSTALLED.items():
             print(f"{name:10} {about}, no download")
         for name, remote in fetch.REMOTES.items():
-            there = (published if name in published.KNOWN else fetch).there(name, args.data_dir)
+            there = (published if name in published.PUBLISHED else fetch).there(name, args.data_dir)
             print(f"{name:10} {remote.about}{' (there)' if there else ''}")
         return
     if args.name is None:
@@ -38,13 +38,13 @@ def work(args: argparse.Namespace) -> None:
     if args.name in INSTALLED:
         print(f"{args.name}: {INSTALLED[args.name]}: nothing needs downloading")
         return
-    if args.action == "get" and args.name in published.KNOWN and published.there(args.name, args.data_dir):
+    if args.action == "get" and args.name in published.PUBLISHED and published.there(args.name, args.data_dir):
         print(next(iter(published.find(args.name, args.data_dir).values())).parent)
         return
     if args.action == "get":
         print(fetch.get(args.name, args.data_dir))
         return
-    results = (published.check if args.name in published.KNOWN else fetch.check)(args.name, args.data_dir)
+    results = (published.check if args.name in published.PUBLISHED else fetch.check)(args.name, args.data_dir)
     for result in results:
         print(f"{result.path or result.file}: {result.says}")
     if any(result.sound is False for result in results):

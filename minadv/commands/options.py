@@ -221,12 +221,12 @@ def first_argument(arguments: list[str]) -> str | None:
     """The first of the arguments that is neither an option of a command that trains nor an option's value."""
     flags = {f"--{name}" for name, how in OPTIONS.items() if "action" in how} | {"-h", "--help"}
     flags |= {f"--no-{name}" for name, how in OPTIONS.items() if how.get("action") is argparse.BooleanOptionalAction}
-    valued, place = {f"--{name}" for name in OPTIONS} - flags, 0
-    while place < len(arguments) and arguments[place].startswith("-"):
-        given = arguments[place]  # perhaps the beginning of an option; --p is one, and that of --permuted too
+    valued, n = {f"--{name}" for name in OPTIONS} - flags, 0
+    while n < len(arguments) and arguments[n].startswith("-"):
+        given = arguments[n]  # perhaps the beginning of an option; --p is one, and that of --permuted too
         alone = "=" in given or (given not in valued and any(flag.startswith(given) for flag in flags))
-        place += 1 if alone else 2
-    return arguments[place] if place < len(arguments) else None
+        n += 1 if alone else 2
+    return arguments[n] if n < len(arguments) else None
 
 
 def expect_only_resuming(args: argparse.Namespace, positional: str) -> None:

@@ -56,7 +56,7 @@ def train(planned: Plan, args: argparse.Namespace) -> None:
     with resumable(planned.out):
         aware = getattr(args, "cuda_aware_mpi", None) or None
         run = planned.train(workers=args.workers, cuda_aware_mpi=aware, on_evaluation=tell)
-    if launch.place().rank == 0:
+    if launch.this_process().rank == 0:
         print(planned.family.report(run, planned.device))
 
 
@@ -88,4 +88,4 @@ def resumable(out: Path) -> Iterator[None]:
 
 
 def _how_to_go_on(out: Path) -> str:
-    return f"go on with: {launch.place().command}{how_to_resume(out)}"
+    return f"go on with: {launch.this_process().command}{how_to_resume(out)}"

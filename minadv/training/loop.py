@@ -8,8 +8,6 @@ same bits as one that was not.
 from __future__ import annotations
 
 import math
-import signal
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,8 +19,9 @@ from minadv.backend import namespace, same_place
 from minadv.base.trees import leaves, tree_map
 from minadv.training.clip import Clip
 from minadv.training.ema import EMA
+from minadv.training.interrupts import CtrlC
 from minadv.training.optimizers import ASGD, Adam, Optimizer
-from minadv.training.parallel.teams import Alone, Team
+from minadv.training.parallel.workers import OneWorker, Workers
 from minadv.training.progress import Progress
 from minadv.training.runs import checkpoints, log
 from minadv.training.schedules import Constant, Schedule
@@ -101,13 +100,13 @@ def start(task: Begins, recipe: Recipe) -> State:
     return State(0, params, optimizer.init(params), ema, task.first_carry(), params, math.inf, 0, 0, (0.0, 0.0, 0))
 
 
-def advance(task: Task, recipe: Recipe, state: State, team: Team) -> tuple[State, dict[str, float]]:
+def advance(task: Task, recipe: Recipe, state: State, workers: Workers) -> tuple[State, dict[str, float]]:
     """One step: gradients, clip, update, average. Returns the new state and what to show."""
     epoch = state.step / task.per_epoch
     weight = recipe.weight * recipe.weight_schedule(epoch)
     rate = recipe.lr_schedule(epoch) * recipe.step_schedule(state.step) * task.rate(state.step)
     with np.errstate(all="ignore"):  # what is not finite is found here, and named, before it can reach a checkpoint
-        done = team.step(state.params, state.step, weight=weight, carry=state.carry)
+        done = workers.step(state.params, state.step, weight=weight, carry=state.carry)
         nll, value, grads = done.nll, done.value, done.grads
         _expect_finite(state.step, "the gradient", grads)
         if recipe.clip is not None:
@@ -124,11 +123,11 @@ def advance(task: Task, recipe: Recipe, state: State, team: Team) -> tuple[State
     return new, {"loss": nll, "regularizer": value}
 
 
-def evaluation(task: Task, recipe: Recipe, state: State, team: Team) -> tuple[State, dict[str, Any]]:
+def evaluation(task: Task, recipe: Recipe, state: State, workers: Workers) -> tuple[State, dict[str, Any]]:
     """Evaluate on the validation data, remember the best weights, tell the optimizer; returns a record for the log."""
     params = weights(recipe, state)
     with np.errstate(all="ignore"):
-        metrics = team.agree(lambda: task.evaluate(params, "valid"))
+        metrics = workers.agree(lambda: task.evaluate(params, "valid"))
     for name, value in metrics.items():
         if isinstance(value, float) and not math.isfinite(value):
             raise _not_finite(state.step, f"the validation {name}", params, "weights")
@@ -176,29 +175,29 @@ def train(
     title: str = "",
     progress: bool = True,
     on_evaluation: Callable[[dict[str, Any]], None] | None = None,
-    team: Team | None = None,
+    workers: Workers | None = None,
     resumed: log.Record | None = None,
 ) -> tuple[State, list[dict[str, Any]]]:
     """Train to the end, from the newest checkpoint of ``run`` if it has one; returns the last state and the records.
 
-    Without ``run`` nothing is written; ``progress=False`` shows no bar; ``team`` computes the steps (default: this
+    Without ``run`` nothing is written; ``progress=False`` shows no bar; ``workers`` computes the steps (default: this
     process alone); of several processes that run this loop, its chief evaluates, writes and calls ``on_evaluation``.
     ``resumed``, the record of a run that goes on, is logged with the step unless there is nothing left to do.
     Raises TrainingError where a number is not finite, Interrupted on Ctrl-C, after saving.
     """
-    team = Alone(task) if team is None else team
+    workers = OneWorker(task) if workers is None else workers
     state = start(task, recipe)
     records: list[dict[str, Any]] = []
-    saved = team.agree(lambda: checkpoints.latest(run) if run is not None else None)
+    saved = workers.agree(lambda: checkpoints.latest(run) if run is not None else None)
     if saved is not None and run is not None:
         restored, _ = checkpoints.load(saved, like=state)
         state = _to_place_of(restored, state)
-        kept = team.agree(lambda: log.rewind(run / LOG, state.step))
+        kept = workers.agree(lambda: log.rewind(run / LOG, state.step))
         records = [r for r in kept if r["kind"] == "evaluation"]
     elif run is not None:
-        kept = team.agree(lambda: log.rewind(run / LOG, 0))
+        kept = workers.agree(lambda: log.rewind(run / LOG, 0))
         records = [r for r in kept if r["kind"] == "evaluation"]
-    out = run if team.chief else None  # where to write
+    out = run if workers.chief else None  # where to write
     if out is not None and resumed is not None and not finished(recipe, state):
         log.append(out / LOG, {**resumed, "step": state.step})
     eval_every = recipe.eval_every or task.per_epoch
@@ -207,25 +206,25 @@ def train(
     def tell(record: dict[str, Any]) -> None:
         if out is not None:
             log.append(out / LOG, record)
-        if team.chief and on_evaluation is not None:
+        if workers.chief and on_evaluation is not None:
             on_evaluation(record)
 
     try:
         each = task.units_per_step
-        progress = progress and team.chief
+        progress = progress and workers.chief
         shown_as: dict[str, Any] = {"unit": task.unit, "title": title, "shown": progress}
         with CtrlC() as ctrl_c, Progress(recipe.steps * each, done=state.step * each, **shown_as) as bar:
             if recipe.eval_first and state.step == 0 and math.isinf(state.best_score):
-                state, record = evaluation(task, recipe, state, team)
+                state, record = evaluation(task, recipe, state, workers)
                 if not records:  # it is in the log of a run that was killed before its first checkpoint
                     records.append(record)
                     tell(record)
             while state.step < recipe.steps and not _exhausted(recipe, state):
                 ctrl_c.obey()
-                new, shown = advance(task, recipe, state, team)
+                new, shown = advance(task, recipe, state, workers)
                 last = new.step == recipe.steps
                 if new.step % eval_every == 0 or last:
-                    new, record = evaluation(task, recipe, new, team)
+                    new, record = evaluation(task, recipe, new, workers)
                     shown = {**shown, **_told(recipe.monitor, record)}
                     records.append(record)
                     state = new  # whoever interrupts from here on finds it evaluated
@@ -240,7 +239,7 @@ def train(
     except KeyboardInterrupt:
         if run is None:
             raise
-        team.agree(lambda: checkpoints.save(run, state.step, state, {"monitor": recipe.monitor}, keep=recipe.keep))
+        workers.agree(lambda: checkpoints.save(run, state.step, state, {"monitor": recipe.monitor}, keep=recipe.keep))
         raise Interrupted(f"stopped at step {state.step} and saved in {run}") from None
     return state, records
 
@@ -249,39 +248,6 @@ def _told(monitor: str, record: dict[str, Any]) -> dict[str, float]:
     """What the bar says of an evaluation: the accuracy where the error is what is watched."""
     value = record[f"valid_{monitor}"]
     return {"valid accuracy %": 100 - value} if monitor == "error" else {f"valid {monitor}": value}
-
-
-class CtrlC:
-    """Within it Ctrl-C is remembered, and obeyed between two steps; a second one is obeyed at once.
-
-    An exception that is raised wherever the program happens to be may be lost, in a destructor for instance; this one
-    is not. Where somebody else handles the signal, or in another thread than the main one, nothing is changed.
-    """
-
-    def __init__(self) -> None:
-        self.asked = False
-        self._ours = False
-
-    def obey(self) -> None:
-        """Raise KeyboardInterrupt if it was asked for."""
-        if self.asked:
-            raise KeyboardInterrupt
-
-    def _ask(self, *_: object) -> None:
-        if self.asked:
-            raise KeyboardInterrupt
-        self.asked = True
-
-    def __enter__(self) -> CtrlC:
-        main = threading.current_thread() is threading.main_thread()
-        self._ours = main and signal.getsignal(signal.SIGINT) is signal.default_int_handler
-        if self._ours:
-            signal.signal(signal.SIGINT, self._ask)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._ours:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def finished(recipe: Recipe, state: State) -> bool:

@@ -47,11 +47,6 @@ class Progress:
             mininterval=0.2,
         )
 
-    @property
-    def silent(self) -> bool:
-        """Whether nothing is shown; values that are costly to make need not be made then."""
-        return self._bar is None
-
     def advance(self, n: int, **values: float | str | None) -> None:
         """Move the bar on by n, and show the values; None leaves one out."""
         if self._bar is None:
@@ -59,11 +54,6 @@ class Progress:
         self._shown.update({name: _text(value) for name, value in values.items() if value is not None})
         self._bar.set_postfix_str(", ".join(f"{name} {text}" for name, text in self._shown.items()), refresh=False)
         self._bar.update(n)
-
-    def say(self, text: str) -> None:
-        """Print a line above the bar; nothing if silent."""
-        if self._bar is not None:
-            self._bar.write(text, file=self._bar.fp)
 
     def __enter__(self) -> Progress:
         return self

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from minadv.regularizers import Term
-from minadv.training.parallel.teams import WHOLE, Part
+from minadv.training.parallel.workers import WHOLE, Part
 
 
 @dataclass(frozen=True)

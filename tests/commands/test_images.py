@@ -128,14 +128,14 @@ def test_every_search_and_scale(tmp_path: Path, says: Any) -> None:
 def test_cuda_aware_mpi_reaches_the_ranks(given: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Any] = []
 
-    class Team:
+    class Workers:
         def __init__(self, *args: Any, cuda_aware: bool | None) -> None:
             seen.append(cuda_aware)
             raise KeyboardInterrupt
 
-    two = SimpleNamespace(size=2, threads=1, agree=lambda make: make(), together=nullcontext)
-    monkeypatch.setattr(choose, "Ranks", Team)
-    monkeypatch.setattr(folders, "world", lambda: two)
+    two = SimpleNamespace(size=2, threads=1, agree=lambda make: make(), fail_together=nullcontext)
+    monkeypatch.setattr(choose, "RankWorkers", Workers)
+    monkeypatch.setattr(folders, "process_group", lambda: two)
     for run in ("once", "again"):  # a new run, and one that goes on
         arguments = (
             [*TINY, "--out", str(tmp_path / "run")] if run == "once" else ["train", "--resume", str(tmp_path / "run")]

@@ -12,17 +12,17 @@ from minadv.data.images import Split
 from minadv.data.images.batches import Batches, in_order, take
 
 
-@given(data=st.data(), partial=st.booleans(), n=st.integers(1, 40))
-def test_an_epoch_sees_every_example_once(data: Any, partial: bool, n: int) -> None:
-    batches = Batches(n, data.draw(st.integers(1, n)), seed=data.draw(st.integers(0, 99)), partial=partial)
+@given(data=st.data(), n=st.integers(1, 40))
+def test_an_epoch_sees_every_example_once(data: Any, n: int) -> None:
+    batches = Batches(n, data.draw(st.integers(1, n)), seed=data.draw(st.integers(0, 99)))
     epoch = data.draw(st.integers(0, 5))
     steps = range(epoch * batches.per_epoch, (epoch + 1) * batches.per_epoch)
     rows = [batches.rows(step) for step in steps]
     seen = np.concatenate(rows).tolist()
-    assert len(set(seen)) == len(seen) == (n if partial else n - n % batches.size)
+    assert len(set(seen)) == len(seen) == n - n % batches.size
     assert set(seen) <= set(range(n))
-    assert all(len(r) == batches.size for r in rows[: None if not partial else -1])
-    assert [batches.place(step) for step in steps] == [(epoch, k) for k in range(batches.per_epoch)]
+    assert all(len(r) == batches.size for r in rows)
+    assert [batches.epoch_and_number(step) for step in steps] == [(epoch, k) for k in range(batches.per_epoch)]
 
 
 def test_any_step_can_be_asked_for_alone() -> None:

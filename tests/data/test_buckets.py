@@ -37,7 +37,7 @@ def test_an_epoch_sees_every_document_once(data: Any, n: int, pool: int) -> None
     assert len(set(seen)) == len(seen) == n - n % buckets.size
     assert set(seen) <= set(range(n))
     assert all(len(b) == buckets.size for b in batches)
-    assert [buckets.place(step) for step in numbers] == [(epoch, k) for k in range(buckets.per_epoch)]
+    assert [buckets.epoch_and_number(step) for step in numbers] == [(epoch, k) for k in range(buckets.per_epoch)]
     assert buckets.costs(epoch) == pytest.approx([1 / density(steps, [b]) for b in batches])
 
 

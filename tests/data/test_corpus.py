@@ -12,7 +12,7 @@ import pytest
 from minadv.base.errors import DataError
 from minadv.data import fetch
 from minadv.data.language import published
-from minadv.data.language.corpus import load, unigram_perplexity
+from minadv.data.language.corpus import load
 from tests.support.corpora import TEXTS, write_corpus
 
 
@@ -174,8 +174,8 @@ def test_downloads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_known_facts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The check, on a corpus of ours under the name and in the place of a published one."""
     sums = {part: hashlib.sha256(text.encode()).hexdigest() for part, text in TEXTS.items()}
-    ours = replace(published.KNOWN["ptb"], sha256=sums, tokens={"train": 15, "valid": 4, "test": 5}, V=8)
-    monkeypatch.setitem(published.KNOWN, "ptb", ours)
+    ours = replace(published.PUBLISHED["ptb"], sha256=sums, tokens={"train": 15, "valid": 4, "test": 5}, V=8)
+    monkeypatch.setitem(published.PUBLISHED, "ptb", ours)
     for compress in (True, False):
         write_corpus(tmp_path / "ptb", "ptb.{}.txt", compress)
         found = published.check("ptb", tmp_path)
@@ -186,7 +186,7 @@ def test_known_facts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             "5 tokens, sha256 as published",
             "8 words",
         ]
-    monkeypatch.setitem(published.KNOWN, "ptb", replace(ours, tokens={"train": 15, "valid": 5, "test": 5}, V=9))
+    monkeypatch.setitem(published.PUBLISHED, "ptb", replace(ours, tokens={"train": 15, "valid": 5, "test": 5}, V=9))
     found = published.check("ptb", tmp_path)
     assert [c.sound for c in found] == [True, False, True, False]
     assert (found[1].says, found[3].says) == ("4 tokens, expected 5", "8 words, expected 9")
@@ -222,9 +222,9 @@ PUBLISHED = {
 
 
 def test_the_published_facts() -> None:
-    assert set(PUBLISHED) == set(published.KNOWN)
+    assert set(PUBLISHED) == set(published.PUBLISHED)
     for name, (V, pattern, *parts) in PUBLISHED.items():
-        facts = published.KNOWN[name]
+        facts = published.PUBLISHED[name]
         assert (facts.V, facts.pattern) == (V, pattern)
         assert facts.tokens == {part: N for part, N, _ in parts}
         assert facts.sha256 == {part: digest for part, _, digest in parts}
@@ -233,17 +233,6 @@ def test_the_published_facts() -> None:
 
 @pytest.mark.parametrize(("name", "pattern"), [("ptb", "ptb.{}.txt"), ("wikitext2", published.PLAIN)])
 def test_what_is_downloaded_is_what_is_checked(name: str, pattern: str) -> None:
-    facts, remote = published.KNOWN[name], fetch.REMOTES[name]
+    facts, remote = published.PUBLISHED[name], fetch.REMOTES[name]
     assert remote.files == {pattern.format(part): f"sha256:{digest}" for part, digest in facts.sha256.items()}
     assert " + ".join(f"{N:,}" for N in facts.tokens.values()) in remote.about
-
-
-def test_unigram_perplexity(tmp_path: Path) -> None:
-    corpus = load("folder", write_corpus(tmp_path))
-    p = {"the": 4 / 15, "sat": 2 / 15, "<unk>": 1 / 15, "<eos>": 4 / 15, "on": 1 / 15, "mat": 1 / 15}
-    valid = [p["<unk>"], p["sat"], p["<eos>"]]
-    test = [p["on"], p["the"], p["mat"], p["<eos>"]]
-    assert unigram_perplexity(corpus) == pytest.approx(np.prod(valid) ** (-1 / 3), rel=1e-12)
-    assert unigram_perplexity(corpus, "test") == pytest.approx(np.prod(test) ** (-1 / 4), rel=1e-12)
-    with pytest.raises(ValueError, match="part is 'dev', expected one of 'train', 'valid', 'test'"):
-        unigram_perplexity(corpus, "dev")

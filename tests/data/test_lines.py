@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minadv.base.errors import DataError
-from minadv.data.language.lines import count_words, cross_entropy, encode_lines, lines_of
+from minadv.data.language.lines import count_words, encode_lines, lines_of
 from minadv.data.vocabulary import EOS, UNK, Vocabulary
 
 LINES = ["b a a", "", "c b a <unk>"]
@@ -79,17 +79,3 @@ def test_the_fingerprint_is_of_the_words_and_their_order() -> None:
 )
 def test_lines(text: str, lines: list[str]) -> None:
     assert lines_of(text) == lines
-
-
-@given(counts=st.lists(st.integers(1, 9), min_size=1, max_size=6))
-def test_the_unigram_model_on_its_own_text_has_its_entropy(counts: list[int]) -> None:
-    p = np.array(counts) / sum(counts)
-    found = cross_entropy(counts, np.repeat(np.arange(len(counts)), counts))
-    np.testing.assert_allclose(found, -(p * np.log(p)).sum(), rtol=1e-12, atol=1e-15)
-    even = cross_entropy([7] * len(counts), np.repeat(np.arange(len(counts)), counts))
-    np.testing.assert_allclose(np.exp(even), len(counts), rtol=1e-12)
-
-
-def test_the_unigram_model_on_a_word_it_never_saw() -> None:
-    assert cross_entropy([3, 0], np.array([0, 1])) == np.inf
-    assert cross_entropy([3, 0], np.array([0, 0])) == 0

@@ -10,9 +10,10 @@ import pytest
 from minadv.base.trees import tree_map
 from minadv.data.fetch import VARIABLE, data_root
 from minadv.data.language import published
-from minadv.data.language.corpus import Corpus, load, unigram_perplexity
+from minadv.data.language.corpus import Corpus, load
 from minadv.models.language.model import LanguageModel
 from minadv.tasks.language.task import evaluate
+from tests.support.corpora import unigram_perplexity
 
 
 def needs(name: str) -> Any:
@@ -25,7 +26,7 @@ def ptb() -> Corpus:
     return load("ptb")
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=needs(name)) for name in published.KNOWN])
+@pytest.mark.parametrize("name", [pytest.param(name, marks=needs(name)) for name in published.PUBLISHED])
 def test_the_files_are_as_published(name: str) -> None:
     found = published.check(name)
     assert [(c.file, c.sound) for c in found] == [(c.file, True) for c in found]

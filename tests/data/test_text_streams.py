@@ -39,7 +39,7 @@ def test_windows_are_the_documents_one_after_the_other(data: Any, n: int, B: int
         np.testing.assert_array_equal(window.inputs, flat[rows])
         np.testing.assert_array_equal(window.targets, flat[rows + 1])
         assert streams.first(step) == (k == 0)
-        assert streams.place(step) == divmod(step, streams.per_epoch)
+        assert streams.epoch_and_number(step) == divmod(step, streams.per_epoch)
 
 
 def test_every_epoch_reads_every_document_in_an_order_of_its_own(rng: Any) -> None:

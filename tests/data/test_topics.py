@@ -8,7 +8,8 @@ import pytest
 
 from minadv.base.errors import DataError
 from minadv.data.language import topics
-from minadv.data.language.corpus import load, unigram_perplexity
+from minadv.data.language.corpus import load
+from tests.support.corpora import unigram_perplexity
 
 PAGE = """The "for" statement
 *******************

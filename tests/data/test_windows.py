@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from minadv.backend import to_host
 from minadv.base.errors import DataError
-from minadv.data.language.windows import Windows, in_order
+from minadv.data.language.windows import Windows
 
 
 @st.composite
@@ -39,7 +39,7 @@ def test_every_epoch_reads_the_whole_text(windows: Windows, epoch: int) -> None:
     assert windows.tokens_per_epoch == y.size == len(set(y.ravel().tolist()))
     assert N - 1 - y.size < B  # what is left out fills no row
     steps = range(epoch * windows.per_epoch, (epoch + 1) * windows.per_epoch)
-    assert [windows.place(step) for step in steps] == [(epoch, n) for n in range(windows.per_epoch)]
+    assert [windows.epoch_and_number(step) for step in steps] == [(epoch, n) for n in range(windows.per_epoch)]
     assert [windows.first(step) for step in steps] == [True] + [False] * (windows.per_epoch - 1)
 
 
@@ -118,33 +118,6 @@ def test_windows_lie_where_the_text_lies(put: Any, xp: Any) -> None:
         expected = np.arange(96).reshape(4, 24)[part, step % 4 * 6 : step % 4 * 6 + 6].T
         np.testing.assert_array_equal(x, tokens[expected])
         np.testing.assert_array_equal(y, tokens[expected + 1])
-    found = [to_host(pair) for pair in in_order(put(tokens), 10, batch_size=4)]
-    assert [x.shape for x, _ in found] == [(10, 4), (10, 4), (4, 4), (1, 3)]
-
-
-@given(data=st.data(), B=st.integers(1, 6), length=st.integers(1, 30))
-def test_evaluation_predicts_every_token_but_the_first_once(data: Any, B: int, length: int) -> None:
-    N = data.draw(st.integers(B + 1, 200))
-    columns: list[list[int]] = [[] for _ in range(B)]
-    width = B
-    for x, y in in_order(np.arange(N), length, B):
-        np.testing.assert_array_equal(y, x + 1)
-        assert len(x) <= length and x.shape[1] <= width
-        width = x.shape[1]
-        for b in range(width):
-            columns[b] += x[:, b].tolist()
-    np.testing.assert_array_equal(
-        np.concatenate(columns), np.arange(N - 1)
-    )  # each column goes on where it stopped, and then comes the next
-    steps, longer = divmod(N - 1, B)
-    assert [len(column) for column in columns] == [steps + 1] * longer + [steps] * (B - longer)
-
-
-def test_evaluation_of_one_column_is_the_text_in_order() -> None:
-    tokens = np.array([5, 3, 8, 1, 9, 2], dtype=np.int32)
-    (x0, y0), (x1, y1), (x2, y2) = in_order(tokens, 2)
-    assert [x0.tolist(), x1.tolist(), x2.tolist()] == [[[5], [3]], [[8], [1]], [[9]]]
-    assert [y0.tolist(), y1.tolist(), y2.tolist()] == [[[3], [8]], [[1], [9]], [[2]]]
 
 
 def test_bad_input() -> None:
@@ -154,8 +127,6 @@ def test_bad_input() -> None:
     )
     with pytest.raises(DataError, match=message):
         Windows(tokens, 20, 5)
-    with pytest.raises(DataError, match=message):
-        in_order(tokens, 5, 20)  # at once, not with the first window
     assert Windows(tokens, 19, 5).per_epoch == 1
     for batch_size, bptt, said in ((0, 5, "batch_size is 0"), (2, 0, "the length of a window is 0")):
         with pytest.raises(ValueError, match=f"{said}, expected 1 or more"):

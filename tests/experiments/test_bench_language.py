@@ -175,8 +175,8 @@ def test_what_is_measured_is_what_is_trained(monkeypatch: pytest.MonkeyPatch) ->
     assert len(size.windows.window(size.longest, slice(0, 1)).x) == size.windows.longest == 83
     seen: list[Any] = []
 
-    def watched(task: Any, recipe: Any, state: Any, team: Any) -> Any:
-        new, said = advance(task, recipe, state, team)
+    def watched(task: Any, recipe: Any, state: Any, workers: Any) -> Any:
+        new, said = advance(task, recipe, state, workers)
         seen.append((state.step, new.optimizer))
         return new, said
 

@@ -15,7 +15,7 @@ from experiments.parts import scaling_tables
 from experiments.parts.scaling_model import Cluster, Compute, Gpu, Network, Size, fit_compute, fit_network, forecast
 from minadv.base.trees import leaves, tree_add
 from minadv.models.language.model import LanguageModel
-from minadv.training.parallel.teams import Part
+from minadv.training.parallel.workers import Part
 from tests.support.compare import assert_close
 
 TINY = [

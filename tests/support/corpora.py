@@ -1,7 +1,10 @@
-"""Small made-up corpora in files."""
+"""Small made-up corpora in files, and the perplexity of the model that only counts words."""
 
 import gzip
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 TEXTS = {
     "train": "the cat sat\n\nthe <unk> sat on the mat\nthe end\n",
@@ -21,3 +24,9 @@ def write_corpus(folder: Path, pattern: str = "{}.txt", compress: bool = False, 
         else:
             path.write_bytes(content)
     return folder
+
+
+def unigram_perplexity(corpus: Any, part: str = "valid") -> float:
+    """Of the model that knows how often each word occurs in train; every token but the first is predicted."""
+    p = corpus.vocabulary.counts / corpus.vocabulary.counts.sum()
+    return float(np.exp(-np.log(p[getattr(corpus, part)[1:]]).mean()))

@@ -2,7 +2,7 @@
 
 - ``paths FOLDER``: trains each of `PROBLEMS` and writes how it ended, a file a rank
 - ``fit FOLDER``: the same door that a user's script takes
-- ``spread FOLDER``: independent tasks
+- ``share_out FOLDER``: independent tasks
 - ``fail RANKS``: an error on the ranks listed, as ``0,1``, at the third step
 - ``cli RANK STEP ARGUMENTS...``: the command line, with a rank that dies at a step (-1: never), as of kill -9
 """
@@ -27,9 +27,9 @@ from minadv.searches import Greedy
 from minadv.tasks.fit import fit
 from minadv.training.loop import Recipe, train
 from minadv.training.optimizers import SGD
-from minadv.training.parallel.mpi import Ranks
-from minadv.training.parallel.ranks import spread, world
-from minadv.training.parallel.teams import WHOLE, Part
+from minadv.training.parallel.mpi import RankWorkers
+from minadv.training.parallel.ranks import process_group, share_out
+from minadv.training.parallel.workers import WHOLE, Part
 from minadv.training.runs.checkpoints import latest
 from tests.support.problems import MODEL, Around, sequences, task
 
@@ -85,11 +85,11 @@ def end(state: Any) -> dict[str, Any]:
 def paths(folder: str) -> None:
     for name, make in PROBLEMS.items():
         toy = Counting(make())
-        team = Ranks(toy, world(), toy.init(), check_every=3)
-        state, records = train(toy, RECIPE, team=team)
-        team.close()
+        workers = RankWorkers(toy, process_group(), toy.init(), check_every=3)
+        state, records = train(toy, RECIPE, workers=workers)
+        workers.close()
         said = {"error": [r["valid_error"] for r in records], "evaluations": toy.evaluations}
-        np.savez(Path(folder) / f"{name}-{world().rank}.npz", **said, **end(state))
+        np.savez(Path(folder) / f"{name}-{process_group().rank}.npz", **said, **end(state))
 
 
 def through_fit(folder: str) -> None:
@@ -106,17 +106,17 @@ def through_fit(folder: str) -> None:
         on_evaluation=said.append,
     )
     report = {"step": run.step, "said": len(said), "records": len(run.records), "latest": str(latest(out))}
-    (Path(folder) / f"rank-{world().rank}.json").write_text(json.dumps(report))
+    (Path(folder) / f"rank-{process_group().rank}.json").write_text(json.dumps(report))
 
 
 def square(n: int) -> list[int]:
     """Not a square alone: how many ranks a run would be shared by, and who computed it."""
-    return [n * n, world().size, launch.place().rank]
+    return [n * n, process_group().size, launch.this_process().rank]
 
 
-def through_spread(folder: str) -> None:
-    found = spread(square, range(5))
-    (Path(folder) / f"rank-{world().rank}.json").write_text(json.dumps(found))
+def through_share_out(folder: str) -> None:
+    found = share_out(square, range(5))
+    (Path(folder) / f"rank-{process_group().rank}.json").write_text(json.dumps(found))
 
 
 class Failing(Around):
@@ -132,20 +132,20 @@ class Failing(Around):
 
 def fail(ranks: str) -> None:
     toy = Failing(task(itself), [int(rank) for rank in ranks.split(",")])
-    with world().together():
-        team = Ranks(toy, world(), toy.init())
-        train(toy, RECIPE, team=team)
+    with process_group().fail_together():
+        workers = RankWorkers(toy, process_group(), toy.init())
+        train(toy, RECIPE, workers=workers)
 
 
 def through_cli(rank: str, step: str, *arguments: str) -> None:
-    real = Ranks.step
+    real = RankWorkers.step
 
-    def deadly(team: Ranks, params: Any, n: int, **given: Any) -> Any:
-        if n == int(step) and launch.place().rank == int(rank):
+    def deadly(workers: RankWorkers, params: Any, n: int, **given: Any) -> Any:
+        if n == int(step) and launch.this_process().rank == int(rank):
             os.kill(os.getpid(), signal.SIGKILL)
-        return real(team, params, n, **given)
+        return real(workers, params, n, **given)
 
-    Ranks.step = deadly  # type: ignore[method-assign]
+    RankWorkers.step = deadly  # type: ignore[method-assign]
     sys.exit(main(arguments))
 
 
@@ -153,7 +153,7 @@ if __name__ == "__main__":
     doors: dict[str, Any] = {
         "paths": paths,
         "fit": through_fit,
-        "spread": through_spread,
+        "share_out": through_share_out,
         "fail": fail,
         "cli": through_cli,
     }

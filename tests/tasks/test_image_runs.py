@@ -12,7 +12,7 @@ import pytest
 import minadv
 from minadv.backend import choose_device
 from minadv.base.files import seal, unseal
-from minadv.base.launch import Place
+from minadv.base.launch import Process
 from minadv.data.images import Images
 from minadv.models.classifier import Classifier
 from minadv.regularizers import VD, AdD
@@ -163,7 +163,7 @@ def test_workers_of_a_run_that_goes_on_elsewhere(monkeypatch: pytest.MonkeyPatch
     cpu, gpu = choose_device("cpu"), replace(choose_device("cpu"), name="gpu")
     two = {"workers": 2}
     assert (same_workers(two, cpu), same_workers(two, gpu), same_workers({}, cpu)) == (2, None, None)
-    monkeypatch.setattr("minadv.base.launch.place", lambda: Place(0, 2))
+    monkeypatch.setattr("minadv.base.launch.this_process", lambda: Process(0, 2))
     assert same_workers(two, cpu) is None
 
 

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from minadv.backend import to_host
 from minadv.base.errors import DataError
 from minadv.base.trees import tree_add, tree_map
-from minadv.data.language.windows import Windows, in_order
+from minadv.data.language.windows import Windows
 from minadv.distances import by_name
 from minadv.models.language.model import TokenBatch
 from minadv.models.language.reading import read
@@ -20,8 +21,8 @@ from minadv.tasks.language.task import LanguageTask, Seen, evaluate
 from minadv.training.clip import Clip
 from minadv.training.loop import Recipe, train
 from minadv.training.optimizers import ASGD, SGD
-from minadv.training.parallel.processes import Workers
-from minadv.training.parallel.teams import Part
+from minadv.training.parallel.processes import ProcessWorkers
+from minadv.training.parallel.workers import Part
 from tests.support.compare import assert_close, assert_same_bits
 from tests.support.language_runs import NOISY, REGULARIZERS, SECOND, corpus, model, task
 from tests.support.networks import Watched
@@ -189,13 +190,12 @@ def test_evaluate(columns: int, put: Any) -> None:
     toy = task(put, columns=columns)
     params, tokens = toy.init(), toy.valid
     found = toy.evaluate(params, "valid")
-    nll, n, state = 0.0, 0, None
-    for x, y in in_order(tokens, 3, columns):
-        if state is not None:
-            state = tree_map(lambda a, B=x.shape[1]: a[:B], state)
-        features, state, _ = toy.model.body(params, TokenBatch(x), masks={}, noise=None, state=state)
-        nll += float(toy.model.nll(params, features, y).sum())
-        n += y.size
+    nll, n = 0.0, 0
+    steps, longer = divmod(len(tokens) - 1, columns)
+    for first, last in pairwise([b * steps + min(b, longer) for b in range(columns + 1)]):
+        features, _, _ = toy.model.body(params, TokenBatch(tokens[first:last, None]), masks={}, noise=None)
+        nll += float(toy.model.nll(params, features, tokens[first + 1 : last + 1, None]).sum())
+        n += last - first
     assert n == len(tokens) - 1 == 53
     assert found == {"loss": pytest.approx(nll / n), "perplexity": pytest.approx(math.exp(nll / n))}
     assert toy.evaluate(params, "test")["loss"] != found["loss"]
@@ -226,11 +226,11 @@ def test_workers_train_as_one_process_does(name: str, put: Any, device: Any) -> 
     toy = task(put, REGULARIZERS[name])
     recipe = Recipe(steps=7, optimizer=SGD(2.0), clip=Clip(0.25), monitor="loss")
     alone, _ = train(toy, recipe)
-    team = Workers(toy, 2, toy.init())
+    workers = ProcessWorkers(toy, 2, toy.init())
     try:
-        both, _ = train(toy, recipe, team=team)
+        both, _ = train(toy, recipe, workers=workers)
     finally:
-        team.close()
+        workers.close()
     assert_close(both.params, alone.params, 1e-9)
     assert_close(both.carry, alone.carry, 1e-9)
 

@@ -20,8 +20,8 @@ from minadv.tasks.pretrain import task as pretraining
 from minadv.tasks.text import task as texts
 from minadv.training.loop import Recipe, train
 from minadv.training.optimizers import Adam
-from minadv.training.parallel.processes import Workers
-from minadv.training.parallel.teams import Part, Sums, gather
+from minadv.training.parallel.processes import ProcessWorkers
+from minadv.training.parallel.workers import Part, Sums, gather
 from tests.support.compare import assert_close, assert_same_bits, assert_zero
 from tests.support.networks import Watched
 from tests.support.text_problems import classifier, corpus, pretrain_task, text_task
@@ -356,11 +356,11 @@ def test_two_workers_train_as_one_process_does(make: Any, put: Any, device: Any)
     task = make(put, **({"regularizer": EVERY["add+vat"]} if make is text_task else {}))
     recipe = Recipe(steps=5, monitor="loss")
     alone, _ = train(task, recipe)
-    team = Workers(task, 2, task.init())
+    workers = ProcessWorkers(task, 2, task.init())
     try:
-        shared, _ = train(task, recipe, team=team)
+        shared, _ = train(task, recipe, workers=workers)
     finally:
-        team.close()
+        workers.close()
     assert_close(shared.params, alone.params, 1e-4)
     assert_close(shared.carry, alone.carry, 1e-4)
     assert shared.best_score == pytest.approx(alone.best_score, rel=1e-4)

@@ -29,7 +29,7 @@ from minadv.training.loop import (
     weights,
 )
 from minadv.training.optimizers import ASGD, SGD, Adam, RMSProp
-from minadv.training.parallel.teams import Alone
+from minadv.training.parallel.workers import OneWorker
 from minadv.training.runs import checkpoints
 from minadv.training.schedules import RampDown, RampUp
 from tests.support.compare import assert_same_bits, pairs
@@ -72,7 +72,7 @@ def test_what_a_record_says(put: Any) -> None:
     assert seen == records
     again, shown = start(toy, recipe), []
     for _ in range(10):
-        again, values = advance(toy, recipe, again, Alone(toy))
+        again, values = advance(toy, recipe, again, OneWorker(toy))
         shown.append(values)
     assert_same_bits(again.params, state.params)
     for record, steps in zip(records, (shown[:4], shown[4:8], shown[8:]), strict=True):
@@ -182,7 +182,7 @@ def test_other_numbers_that_stop_a_run(put: Any) -> None:
         train(Lost(task(put)), Recipe(steps=3))
     spoilt = replace(start(task(put), Recipe(steps=3)), params=poisoned(put))
     with pytest.raises(TrainingError, match=r"the validation loss is not finite at step 0 \(b\)$"):
-        evaluation(task(put), Recipe(steps=3), spoilt, Alone(task(put)))
+        evaluation(task(put), Recipe(steps=3), spoilt, OneWorker(task(put)))
 
 
 def test_a_carry_goes_from_step_to_step(put: Any, tmp_path: Path) -> None:

@@ -19,9 +19,9 @@ import pytest
 
 from minadv.base.trees import tree_map
 from minadv.training.loop import TrainingError, train
-from minadv.training.parallel.mpi import CUDA_AWARE, Ranks, checksum
-from minadv.training.parallel.ranks import World
-from minadv.training.parallel.teams import Alone
+from minadv.training.parallel.mpi import CUDA_AWARE, RankWorkers, checksum
+from minadv.training.parallel.ranks import ProcessGroup
+from minadv.training.parallel.workers import OneWorker
 from minadv.training.runs import checkpoints, log
 from tests.support import ranked
 from tests.support.compare import assert_close, assert_same_bits
@@ -87,7 +87,7 @@ def test_the_trajectory_of_one_process(n: int, tmp_path: Path) -> None:
     assert code == 0, complained
     for name, make in ranked.PROBLEMS.items():
         toy = make()
-        state, records = train(toy, ranked.RECIPE, team=Alone(toy))
+        state, records = train(toy, ranked.RECIPE, workers=OneWorker(toy))
         tolerance = 1e-4 if name == "single" else 1e-10
         found = [dict(np.load(tmp_path / f"{name}-{rank}.npz")) for rank in range(n)]
         assert [int(one.pop("evaluations")) for one in found] == [2] + [0] * (n - 1)
@@ -114,7 +114,7 @@ def test_fit_in_a_script_of_ones_own(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("mpi")
 def test_independent_tasks(tmp_path: Path) -> None:
-    code, _, complained = ranks(2, "spread", tmp_path)
+    code, _, complained = ranks(2, "share_out", tmp_path)
     assert code == 0, complained
     for rank in range(2):
         found = json.loads((tmp_path / f"rank-{rank}.json").read_text())
@@ -243,12 +243,12 @@ def test_the_sum_of_threads(n: int, cuda_aware: bool | None, put: Any, xp: Any, 
         monkeypatch.setenv(CUDA_AWARE, "1")
     toy = task(put)
     params = toy.init()
-    alone = Alone(toy).step(params, 3, weight=0.0, carry=None)
+    alone = OneWorker(toy).step(params, 3, weight=0.0, carry=None)
     kinds: set[type] = set()
 
     def share(comm: Any) -> Any:
-        team = Ranks(toy, World(comm), params, cuda_aware=cuda_aware)
-        done = team.step(params, 3, weight=0.0, carry=None)
+        workers = RankWorkers(toy, ProcessGroup(comm), params, cuda_aware=cuda_aware)
+        done = workers.step(params, 3, weight=0.0, carry=None)
         kinds.update(comm.kinds)
         return tree_map(lambda a: a.copy(), done.grads), done.nll
 
@@ -261,10 +261,10 @@ def test_the_sum_of_threads(n: int, cuda_aware: bool | None, put: Any, xp: Any, 
 def test_the_carry_is_whole_on_every_thread(put: Any) -> None:
     toy = ranked.Carrying(task(put, dtype=np.float64))
     params, carry = toy.init(), toy.first_carry()
-    alone = Alone(toy).step(params, 0, weight=0.0, carry=carry)
+    alone = OneWorker(toy).step(params, 0, weight=0.0, carry=carry)
 
     def share(comm: Any) -> Any:
-        return Ranks(toy, World(comm), params).step(params, 0, weight=0.0, carry=carry).carry
+        return RankWorkers(toy, ProcessGroup(comm), params).step(params, 0, weight=0.0, carry=carry).carry
 
     for found in run_ranks(share, 3):
         assert type(found["a"]) is type(alone.carry["a"])
@@ -276,12 +276,12 @@ def test_different_parameters_are_found(put: Any) -> None:
     params = [toy.init(), tree_map(lambda a: a + 1e-3, toy.init())]
 
     def share(comm: Any) -> None:
-        team = Ranks(toy, World(comm), params[0], check_every=5)
-        team.step(params[0], 1, weight=0.0, carry=None)
-        team.step(params[comm.rank], 4, weight=0.0, carry=None)  # not one of those that are compared
+        workers = RankWorkers(toy, ProcessGroup(comm), params[0], check_every=5)
+        workers.step(params[0], 1, weight=0.0, carry=None)
+        workers.step(params[comm.rank], 4, weight=0.0, carry=None)  # not one of those that are compared
         with pytest.raises(TrainingError, match="the parameters of the ranks differ at step 5"):
-            team.step(params[comm.rank], 5, weight=0.0, carry=None)
-        resumed = Ranks(toy, World(comm), params[0], check_every=5)
+            workers.step(params[comm.rank], 5, weight=0.0, carry=None)
+        resumed = RankWorkers(toy, ProcessGroup(comm), params[0], check_every=5)
         with pytest.raises(
             TrainingError, match="the parameters of the ranks differ at step 7"
         ):  # the first is compared
@@ -306,13 +306,13 @@ def test_what_ranks_refuse(put: Any) -> None:
         params = toy.init()
         mixed = {"a": params.V, "b": params.V.astype(np.float64)}
         with pytest.raises(ValueError, match=r"dtypes \['float32', 'float64'\], expected one"):
-            Ranks(toy, World(comm), mixed)
+            RankWorkers(toy, ProcessGroup(comm), mixed)
 
     run_ranks(share, 2)
-    crowd = World()
+    crowd = ProcessGroup()
     crowd.size = 11
     with pytest.raises(ValueError, match="11 ranks, expected at most 10, the examples of a batch"):
-        Ranks(toy, crowd, toy.init())
+        RankWorkers(toy, crowd, toy.init())
 
 
 def test_ctrl_c_on_one_rank_ends_the_step_on_all(put: Any) -> None:
@@ -320,15 +320,15 @@ def test_ctrl_c_on_one_rank_ends_the_step_on_all(put: Any) -> None:
     params = toy.init()
 
     def share(comm: Any) -> None:
-        team = Ranks(toy, World(comm), params)
-        team.step(params, 0, weight=0.0, carry=None)
+        workers = RankWorkers(toy, ProcessGroup(comm), params)
+        workers.step(params, 0, weight=0.0, carry=None)
         if comm.rank == 1:
-            team._interrupt()
+            workers._interrupt()
         with pytest.raises(KeyboardInterrupt):
-            team.step(params, 1, weight=0.0, carry=None)
+            workers.step(params, 1, weight=0.0, carry=None)
         if comm.rank == 1:
             with pytest.raises(KeyboardInterrupt):  # the second one, at once
-                team._interrupt()
+                workers._interrupt()
 
     run_ranks(share, 2)
 
@@ -336,8 +336,8 @@ def test_ctrl_c_on_one_rank_ends_the_step_on_all(put: Any) -> None:
 def test_the_handler_of_ctrl_c_is_given_back(put: Any) -> None:
     toy, before = task(put), signal.getsignal(signal.SIGINT)
     assert threading.current_thread() is threading.main_thread()
-    team = Ranks(toy, World(), toy.init())
+    workers = RankWorkers(toy, ProcessGroup(), toy.init())
     assert signal.getsignal(signal.SIGINT) is not before
-    team.close()
-    team.close()
+    workers.close()
+    workers.close()
     assert signal.getsignal(signal.SIGINT) is before

@@ -1,4 +1,4 @@
-"""Workers that share a batch: the same masks and, up to the order of sums, the same gradients however many."""
+"""Worker processes that share a batch: the same masks and, up to the order of sums, the same gradients however many."""
 
 import os
 import signal
@@ -20,8 +20,8 @@ from minadv.searches import Greedy, Random, Reselect
 from minadv.tasks.images.task import Classify
 from minadv.training.loop import Recipe, train
 from minadv.training.parallel.choose import WORTH, choose_workers
-from minadv.training.parallel.processes import Shared, WorkerError, Workers
-from minadv.training.parallel.teams import Alone, Part, Sums, gather
+from minadv.training.parallel.processes import ProcessWorkers, Shared, WorkerError
+from minadv.training.parallel.workers import OneWorker, Part, Sums, gather
 from minadv.training.task import Load
 from tests.support.compare import assert_close, assert_same_bits
 from tests.support.problems import task
@@ -100,11 +100,11 @@ def test_workers_train_as_one_process_does(n: int, put: Any) -> None:
     alone, _ = train(toy, recipe)
     ends = []
     for _ in range(2):
-        team = Workers(toy, n, toy.init())
+        workers = ProcessWorkers(toy, n, toy.init())
         try:
-            state, _ = train(toy, recipe, team=team)
+            state, _ = train(toy, recipe, workers=workers)
         finally:
-            team.close()
+            workers.close()
         ends.append(state)
     assert_same_bits(ends[0].params, ends[1].params)
     assert_close(ends[0].params, alone.params, 1e-4)
@@ -114,11 +114,11 @@ def test_workers_train_as_one_process_does(n: int, put: Any) -> None:
 @pytest.mark.usefixtures("host")
 def test_a_worker_that_dies_ends_the_run_with_a_message(put: Any) -> None:
     toy = task(put)
-    team = Workers(toy, 2, toy.init())
-    os.kill(team._members[0][1].pid, signal.SIGKILL)
+    workers = ProcessWorkers(toy, 2, toy.init())
+    os.kill(workers._members[0][1].pid, signal.SIGKILL)
     with pytest.raises(WorkerError, match=r"worker 1 of 2 is gone \(exit code -9\): resume the run"):
-        team.step(toy.init(), 0, weight=0.0, carry=None)
-    team.close()
+        workers.step(toy.init(), 0, weight=0.0, carry=None)
+    workers.close()
 
 
 @dataclass(frozen=True)
@@ -132,38 +132,38 @@ class Failing(Classify):
 @pytest.mark.usefixtures("host")
 def test_an_error_in_a_worker_is_raised_here(put: Any) -> None:
     toy = Failing(**vars(task(put)))
-    team = Workers(toy, 2, toy.init())
+    workers = ProcessWorkers(toy, 2, toy.init())
     with pytest.raises(FloatingPointError, match="no such luck"):
-        team.step(toy.init(), 0, weight=0.0, carry=None)
-    team.close()
-    assert team._members == []
+        workers.step(toy.init(), 0, weight=0.0, carry=None)
+    workers.close()
+    assert workers._members == []
 
 
 @pytest.mark.usefixtures("host")
 def test_what_cannot_be_sent_is_said(put: Any) -> None:
     toy = replace(task(put), track={"rule": lambda: None})
     with pytest.raises(WorkerError, match=r"cannot be sent to worker processes .*workers=1"):
-        Workers(toy, 2, toy.init())
+        ProcessWorkers(toy, 2, toy.init())
 
 
 @pytest.mark.usefixtures("host")
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="counts open files in /proc")
-def test_a_team_leaves_no_file_open(put: Any) -> None:
+def test_workers_leave_no_file_open(put: Any) -> None:
     toy = task(put)
     unsendable = replace(toy, track={"rule": lambda: None})
 
     def files() -> int:
         return len(list(Path("/proc/self/fd").iterdir()))
 
-    Workers(toy, 2, toy.init()).close()
+    ProcessWorkers(toy, 2, toy.init()).close()
     before = files()
-    team = Workers(toy, 2, toy.init())
+    workers = ProcessWorkers(toy, 2, toy.init())
     assert files() > before
-    team.close()
-    team.close()
-    del team  # and with it the memory itself
+    workers.close()
+    workers.close()
+    del workers  # and with it the memory itself
     with pytest.raises(WorkerError):
-        Workers(unsendable, 2, toy.init())
+        ProcessWorkers(unsendable, 2, toy.init())
     assert files() == before
 
 
@@ -171,10 +171,10 @@ def test_a_team_leaves_no_file_open(put: Any) -> None:
 def test_a_warning_is_said_once(put: Any, capfd: Any) -> None:
     """By the parent, which has a part of each batch too."""
     toy = task(put, AdD(budgets=1))
-    team = Workers(toy, 2, toy.init())
+    workers = ProcessWorkers(toy, 2, toy.init())
     with pytest.warns(UserWarning, match="a budget of 1"):
-        team.step(toy.init(), 0, weight=1.0, carry=None)
-    team.close()
+        workers.step(toy.init(), 0, weight=1.0, carry=None)
+    workers.close()
     assert capfd.readouterr().err == ""
 
 
@@ -209,12 +209,12 @@ def test_how_many_workers(monkeypatch: Any, put: Any) -> None:
 
 def test_alone_reuses_its_buffers(put: Any) -> None:
     toy = task(put, AdD(delta=0.4))
-    team = Alone(toy)
+    workers = OneWorker(toy)
     params = toy.init()
-    team.step(params, 0, weight=1.0, carry=None)
-    work = team.model.buffers
+    workers.step(params, 0, weight=1.0, carry=None)
+    work = workers.model.buffers
     held, slots = work.nbytes, len(work)
-    team.step(params, 1, weight=1.0, carry=None)
+    workers.step(params, 1, weight=1.0, carry=None)
     assert (work.nbytes, len(work)) == (held, slots)
     assert slots == 2  # the base pass keeps its slot while probe and adversarial pass take turns in the other
     assert work.taken == frozenset()

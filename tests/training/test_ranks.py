@@ -11,7 +11,7 @@ import pytest
 
 from minadv.base import launch
 from minadv.training.parallel import ranks as module
-from minadv.training.parallel.ranks import World, apart, one_voice, spread, world
+from minadv.training.parallel.ranks import ProcessGroup, each_alone, only_first_prints, process_group, share_out
 from tests.support.threaded import Comm, run_ranks
 
 VARIABLES = [name for pair in launch.NUMBERS for name in pair] + list(launch.ON_MACHINE)
@@ -33,24 +33,24 @@ def started(monkeypatch: pytest.MonkeyPatch, rank: int, size: int) -> None:
 @pytest.mark.parametrize(
     ("variables", "expected"),
     [
-        ({}, launch.Place(0, 1, 0)),
-        ({"PMI_RANK": "2", "PMI_SIZE": "4", "MPI_LOCALRANKID": "1"}, launch.Place(2, 4, 1)),
-        ({"PMI_RANK": "0", "PMI_SIZE": "1"}, launch.Place(0, 1, 0)),
+        ({}, launch.Process(0, 1, 0)),
+        ({"PMI_RANK": "2", "PMI_SIZE": "4", "MPI_LOCALRANKID": "1"}, launch.Process(2, 4, 1)),
+        ({"PMI_RANK": "0", "PMI_SIZE": "1"}, launch.Process(0, 1, 0)),
         (
             {"OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_SIZE": "8", "OMPI_COMM_WORLD_LOCAL_RANK": "3"},
-            launch.Place(3, 8, 3),
+            launch.Process(3, 8, 3),
         ),
-        ({"SLURM_STEP_NUM_TASKS": "6", "SLURM_PROCID": "5", "SLURM_LOCALID": "1"}, launch.Place(5, 6, 1)),
-        ({"SLURM_NTASKS": "6", "SLURM_PROCID": "0"}, launch.Place(0, 1, 0)),  # a batch script, outside of srun
-        ({"PMI_SIZE": "4"}, launch.Place(0, 1, 0)),
-        ({"PMI_SIZE": "many", "PMI_RANK": "0"}, launch.Place(0, 1, 0)),
+        ({"SLURM_STEP_NUM_TASKS": "6", "SLURM_PROCID": "5", "SLURM_LOCALID": "1"}, launch.Process(5, 6, 1)),
+        ({"SLURM_NTASKS": "6", "SLURM_PROCID": "0"}, launch.Process(0, 1, 0)),  # a batch script, outside of srun
+        ({"PMI_SIZE": "4"}, launch.Process(0, 1, 0)),
+        ({"PMI_SIZE": "many", "PMI_RANK": "0"}, launch.Process(0, 1, 0)),
     ],
 )
 def test_what_the_environment_says(variables: dict[str, str], expected: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    assert launch.place() == expected
-    assert launch.place().command == ("" if expected.size == 1 else f"mpiexec -n {expected.size} ")
+    assert launch.this_process() == expected
+    assert launch.this_process().command == ("" if expected.size == 1 else f"mpiexec -n {expected.size} ")
 
 
 def test_neighbours_take_different_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,24 +66,24 @@ def test_neighbours_take_different_gpus(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_process_alone_needs_no_mpi(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mpi4py", None)
-    ours = world()
+    ours = process_group()
     assert (ours.rank, ours.size, ours.chief, ours.neighbours, ours.threads) == (0, 1, True, 1, None)
     ours.meet()
     assert ours.agree(lambda: 7) == 7
-    with pytest.raises(KeyError), ours.together():
+    with pytest.raises(KeyError), ours.fail_together():
         raise KeyError
-    assert spread(abs, [-1, 2, -3]) == [1, 2, 3]
+    assert share_out(abs, [-1, 2, -3]) == [1, 2, 3]
 
 
 def test_without_mpi4py_several_processes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     started(monkeypatch, 0, 4)
     monkeypatch.setitem(sys.modules, "mpi4py", None)
     with pytest.raises(ImportError, match=r"4 processes were started together .* pip install minadv\[mpi\]"):
-        world()
-    with apart():
-        assert world().size == 1
+        process_group()
+    with each_alone():
+        assert process_group().size == 1
     with pytest.raises(ImportError):
-        world()
+        process_group()
 
 
 def test_an_mpi4py_of_another_mpi_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,13 +92,13 @@ def test_an_mpi4py_of_another_mpi_is_refused(monkeypatch: pytest.MonkeyPatch) ->
     fake = SimpleNamespace(COMM_WORLD=single, Get_library_version=lambda: "Some MPI 4.0\nof last year")
     monkeypatch.setitem(sys.modules, "mpi4py", SimpleNamespace(MPI=fake))
     with pytest.raises(ImportError, match=r"mpi4py sees 1: .* \(Some MPI 4.0\) than the mpiexec that started them"):
-        world()
+        process_group()
 
 
 def test_one_voice(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     for rank in range(2):
         started(monkeypatch, rank, 2)
-        with one_voice():
+        with only_first_prints():
             print(f"rank {rank}")
             print(f"rank {rank}", file=sys.stderr)
     assert capsys.readouterr() == ("rank 0\n", "rank 0\n")
@@ -108,7 +108,7 @@ def test_what_all_agree_on_is_made_once_when_all_are_there() -> None:
     there, made = [], []
 
     def share(comm: Comm) -> Any:
-        ours = World(comm)
+        ours = ProcessGroup(comm)
         time.sleep(0.02 * comm.rank)
         there.append(comm.rank)
         return ours.agree(lambda: made.append(sorted(there)) or "made")
@@ -119,18 +119,18 @@ def test_what_all_agree_on_is_made_once_when_all_are_there() -> None:
 
 def test_the_cores_of_a_machine_are_shared_by_its_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("minadv.training.parallel.ranks.cores", lambda: 8)
-    assert run_ranks(lambda comm: (World(comm).neighbours, World(comm).threads), 3) == [(3, 2)] * 3
+    assert run_ranks(lambda comm: (ProcessGroup(comm).neighbours, ProcessGroup(comm).threads), 3) == [(3, 2)] * 3
     monkeypatch.setattr("minadv.training.parallel.ranks.cores", lambda: 2)
-    assert run_ranks(lambda comm: World(comm).threads, 3) == [1] * 3
+    assert run_ranks(lambda comm: ProcessGroup(comm).threads, 3) == [1] * 3
 
 
 def test_a_rank_that_fails_alone_aborts(monkeypatch: pytest.MonkeyPatch, capfd: Any) -> None:
     monkeypatch.setattr(module, "PATIENCE", 0.05)
 
     def share(comm: Comm) -> Any:
-        ours = World(comm)
+        ours = ProcessGroup(comm)
         try:
-            with ours.together():
+            with ours.fail_together():
                 if comm.rank == 1:
                     raise ValueError("bad luck")
         except ValueError:
@@ -145,8 +145,8 @@ def test_a_rank_that_fails_alone_aborts(monkeypatch: pytest.MonkeyPatch, capfd: 
 
 def test_what_happens_to_all_is_raised_on_each(capfd: Any) -> None:
     def share(comm: Comm) -> Any:
-        ours = World(comm)
-        with pytest.raises(ValueError, match=f"bad luck {comm.rank}"), ours.together(), ours.together():
+        ours = ProcessGroup(comm)
+        with pytest.raises(ValueError, match=f"bad luck {comm.rank}"), ours.fail_together(), ours.fail_together():
             raise ValueError(f"bad luck {comm.rank}")
         return comm.aborted
 
@@ -157,14 +157,14 @@ def test_what_happens_to_all_is_raised_on_each(capfd: Any) -> None:
 def test_apart_is_of_a_thread_and_of_its_block(monkeypatch: pytest.MonkeyPatch) -> None:
     started(monkeypatch, 0, 2)
     monkeypatch.setattr(module, "_launched", lambda: "all")
-    with apart():
-        with apart():
-            assert world().size == 1
-        assert world().size == 1
+    with each_alone():
+        with each_alone():
+            assert process_group().size == 1
+        assert process_group().size == 1
         seen: list[Any] = []
-        other = threading.Thread(target=lambda: seen.append(world()))
+        other = threading.Thread(target=lambda: seen.append(process_group()))
         other.start()
         other.join()
         assert seen == ["all"]
-    assert world() == "all"
+    assert process_group() == "all"
     assert os.environ["PMI_SIZE"] == "2"

@@ -1,4 +1,4 @@
-r"""minadv's own step: what ``minadv train`` does between two evaluations, with the team that it would choose."""
+r"""minadv's own step: what ``minadv train`` does between two evaluations, with the workers that it would choose."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def as_tuple(grads: Params) -> tuple[Array, ...]:
 
 
 class Training:
-    """A run of training at one K, with its team."""
+    """A run of training at one K, with the workers that share its batches."""
 
     def __init__(self, problem: Problem, K: int, workers: int | None, **model: Any) -> None:
         self.task = make_task(problem, K, **model)
@@ -63,10 +63,10 @@ class Training:
         self.state = replace(loop.start(self.task, RECIPE), params=params)
         n = choose.choose_workers(self.task, workers)
         self.resources = ExitStack()
-        self.team = self.resources.enter_context(choose.team_of(self.task, n))
+        self.sharing = self.resources.enter_context(choose.start_workers(self.task, n))
 
     def advance(self) -> None:
-        self.state, _ = loop.advance(self.task, RECIPE, self.state, self.team)
+        self.state, _ = loop.advance(self.task, RECIPE, self.state, self.sharing)
 
 
 class Ours:
@@ -87,10 +87,10 @@ class Ours:
         return self.runs[K]
 
     def outcome(self, K: int, given: Given = None) -> Outcome:
-        """What the team finds, and the maps and masks of the whole batch; the search takes no masks from outside."""
+        """What the workers find, and the maps and masks of the whole batch; the search takes no masks from outside."""
         run = self.run(K)
         params = run.state.params
-        done = run.team.step(params, 0, weight=1.0, carry=None)
+        done = run.sharing.step(params, 0, weight=1.0, carry=None)
         grads = as_tuple(done.grads)
         term, _ = run.task.term(params, 0, weight=1.0, carry=None)
         assert term.trace is not None

@@ -25,14 +25,12 @@ from minadv.data.images import Split
 class Batches:
     """The batches of ``n`` examples, ``size`` at a time.
 
-    What is left at the end of an epoch and fills no batch is left out, different examples each epoch; with
-    ``partial=True`` it makes a smaller batch.
+    What is left at the end of an epoch and fills no batch is left out, different examples each epoch.
     """
 
     n: int
     size: int
     seed: int
-    partial: bool = False
 
     def __post_init__(self) -> None:
         if not 1 <= self.size <= self.n:
@@ -41,15 +39,15 @@ class Batches:
     @property
     def per_epoch(self) -> int:
         """Steps in an epoch."""
-        return -(-self.n // self.size) if self.partial else self.n // self.size
+        return self.n // self.size
 
-    def place(self, step: int) -> tuple[int, int]:
+    def epoch_and_number(self, step: int) -> tuple[int, int]:
         """The epoch that a step belongs to and the batch's number within it, both from 0."""
         return divmod(step, self.per_epoch)
 
     def rows(self, step: int) -> Array:
         """The examples of a step, a host array of row numbers ``(B,)``, int64."""
-        epoch, batch = self.place(step)
+        epoch, batch = self.epoch_and_number(step)
         return epoch_order(self.seed, epoch, self.n)[batch * self.size : (batch + 1) * self.size]
 
 

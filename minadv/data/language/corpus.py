@@ -20,18 +20,16 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-import numpy as np
-
 from minadv.backend import Array
 from minadv.base.checks import expect_choice
 from minadv.base.errors import DataError, DataWarning
 from minadv.data import files
 from minadv.data.language import published, topics
-from minadv.data.language.lines import count_words, cross_entropy, encode_lines, lines_of
+from minadv.data.language.lines import count_words, encode_lines, lines_of
 from minadv.data.language.published import PARTS
 from minadv.data.vocabulary import UNK, Vocabulary
 
-NAMES = ("pydoc", *published.KNOWN, "folder")
+NAMES = ("pydoc", *published.PUBLISHED, "folder")
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +60,7 @@ def load(name: str | None = None, data_dir: str | Path | None = None, *, min_cou
     """The corpus of that name: "pydoc", "ptb", "wikitext2", or "folder" for the three plain files of ``data_dir``.
 
     Without a name it is what ``data_dir`` holds, and "pydoc" if that is not given either. Files are looked for, and
-    those of named corpora downloaded, as `known.find` says. Words that occur fewer than ``min_count`` times in the
+    those of named corpora downloaded, as `published.find` says. Words that occur fewer than ``min_count`` times in the
     training part become ``<unk>``: by default none do, as the files say themselves which words are ``<unk>``; in
     "pydoc" those that occur once.
     """
@@ -94,20 +92,9 @@ def from_lines(
     return Corpus(name, train, valid, test, vocabulary, where or {})
 
 
-def unigram_perplexity(corpus: Corpus, part: str = "valid") -> float:
-    r"""The perplexity on a part of the model that knows only how often each word occurs in train.
-
-    .. math:: \exp\Big(-\frac1{N-1} \sum_{n=2}^N \log p_{w_n}\Big), \qquad p_w = \frac{\text{count of } w}{N_{train}}
-
-    Every token but the first is predicted, as in the evaluation of a language model.
-    """
-    expect_choice("part", part, PARTS)
-    return float(np.exp(cross_entropy(corpus.vocabulary.counts, getattr(corpus, part)[1:])))
-
-
 def _paths(name: str | None, data_dir: str | Path | None) -> tuple[str, dict[str, Path]]:
     """The name of a corpus that lies in files, and its files."""
-    if name in published.KNOWN:
+    if name in published.PUBLISHED:
         return name, published.find(name, data_dir)
     if data_dir is None:
         raise DataError("a folder of text needs data_dir, the folder with train.txt, valid.txt and test.txt")

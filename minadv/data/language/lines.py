@@ -1,4 +1,4 @@
-r"""The lines of a language model's text: its vocabulary, its numbers, and the model that only counts words.
+r"""The lines of a language model's text: its vocabulary and its numbers.
 
 A line is a string of tokens with white space between them, and ends in one ``<eos>`` more, an empty line too: so the
 Penn Treebank's 887,521 words in 42,068 lines are its 929,589 tokens. A word that is not in the vocabulary is read as
@@ -48,16 +48,3 @@ def encode_lines(vocabulary: Vocabulary, lines: Iterable[str], where: str = "the
     for number, line in enumerate(lines, 1):
         found.append(vocabulary.numbers([*line.split(), EOS], f"{where}, line {number}", remedy))
     return np.concatenate(found)
-
-
-def cross_entropy(counts: Array, tokens: Array) -> float:
-    r"""The mean of :math:`-\log p` in nats of tokens under the unigram model :math:`p_w = n_w / \sum_v n_v`.
-
-    It is infinite if a token has count 0. On tokens in the proportions of the counts it is the model's entropy.
-    """
-    n = np.asarray(counts, dtype=np.float64)  # (V,)
-    seen = np.bincount(tokens, minlength=len(n))  # (V,)
-    there = seen > 0
-    if not n[there].all():
-        return float("inf")
-    return float(-(seen[there] * np.log(n[there] / n.sum())).sum() / seen.sum())

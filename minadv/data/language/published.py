@@ -23,7 +23,7 @@ PLAIN = "{}.txt"  # the names that any folder may use
 
 
 @dataclass(frozen=True)
-class Known:
+class PublishedCorpus:
     """A corpus: its file names, the folders it may lie in, and of each part the SHA-256 of the plain file and N.
 
     N is the number of tokens with one ``<eos>`` a line, V the number of words with ``<eos>`` and ``<unk>``.
@@ -36,8 +36,8 @@ class Known:
     V: int
 
 
-KNOWN = {
-    "ptb": Known(
+PUBLISHED = {
+    "ptb": PublishedCorpus(
         "ptb.{}.txt",
         ("ptb", "penn"),
         {
@@ -48,7 +48,7 @@ KNOWN = {
         {"train": 929_589, "valid": 73_760, "test": 82_430},
         10_000,
     ),
-    "wikitext2": Known(
+    "wikitext2": PublishedCorpus(
         "wiki.{}.tokens",
         ("wikitext2", "wikitext-2"),
         {
@@ -63,8 +63,8 @@ KNOWN = {
 
 
 @dataclass(frozen=True)
-class Place:
-    """A folder and the file names to look for in it."""
+class Files:
+    """The three files of a corpus in a folder, and how they are called there."""
 
     folder: Path
     pattern: str
@@ -85,80 +85,80 @@ class Place:
 
 def find(name: str, data_dir: str | Path | None = None) -> dict[str, Path]:
     """The three files of a named corpus; downloads them first if no ``data_dir`` is given and they are missing."""
-    expect_choice("name", name, KNOWN)
+    expect_choice("name", name, PUBLISHED)
     root = fetch.data_root(data_dir)
-    place = _best(name, root)
-    if not place.lacks:
-        return place.paths()
+    here = _best(name, root)
+    if not here.lacks:
+        return here.paths()
     if data_dir is None:
         fetch.get(name)
         return _best(name, root).paths()
     files.expect_folder(root)
-    if len(place.lacks) == len(PARTS):
-        lacks, folders = ", ".join(place.lacks), " or ".join(KNOWN[name].folders)
+    if len(here.lacks) == len(PARTS):
+        lacks, folders = ", ".join(here.lacks), " or ".join(PUBLISHED[name].folders)
         raise DataError(f"{root} lacks {lacks}, expected there or in its folder {folders}, plain or with .gz")
-    return place.paths()
+    return here.paths()
 
 
 def there(name: str, data_dir: str | Path | None = None) -> bool:
     """Whether all files of a named corpus are in the data directory; looks at their names only."""
-    expect_choice("name", name, KNOWN)
+    expect_choice("name", name, PUBLISHED)
     return not _best(name, fetch.data_root(data_dir)).lacks
 
 
 def recognise(folder: Path) -> tuple[str, dict[str, Path]]:
     """Which corpus a folder holds, by its file names: one with a name, or "folder"; and the three files."""
     files.expect_folder(folder)
-    places = {name: Place(folder, known.pattern) for name, known in KNOWN.items()}
-    places["folder"] = Place(folder, PLAIN)
-    name = min(places, key=lambda name: len(places[name].lacks))
-    if len(places[name].lacks) == len(PARTS):
-        patterns = ", or ".join(", ".join(place.lacks) for place in places.values())
+    kinds = {name: Files(folder, facts.pattern) for name, facts in PUBLISHED.items()}
+    kinds["folder"] = Files(folder, PLAIN)
+    name = min(kinds, key=lambda name: len(kinds[name].lacks))
+    if len(kinds[name].lacks) == len(PARTS):
+        patterns = ", or ".join(", ".join(here.lacks) for here in kinds.values())
         raise DataError(f"{folder} holds no corpus: expected {patterns}, plain or with .gz")
-    return name, places[name].paths()
+    return name, kinds[name].paths()
 
 
 def in_folder(folder: Path) -> dict[str, Path]:
     """The files train.txt, valid.txt and test.txt of a folder."""
     files.expect_folder(folder)
-    return Place(folder, PLAIN).paths()
+    return Files(folder, PLAIN).paths()
 
 
 def check(name: str, data_dir: str | Path | None = None) -> list[Checked]:
     """Hold the files of a named corpus to their checksums and counts, and its vocabulary; downloads nothing."""
-    expect_choice("name", name, KNOWN)
-    known, place = KNOWN[name], _best(name, fetch.data_root(data_dir))
-    found = [_check(known, place, part) for part in PARTS]
+    expect_choice("name", name, PUBLISHED)
+    facts, here = PUBLISHED[name], _best(name, fetch.data_root(data_dir))
+    found = [_check(facts, here, part) for part in PARTS]
     if found[0].sound:
-        V = len(count_words(lines_of(files.text(place.paths()["train"]))))
-        says = f"{V:,} words" if known.V == V else f"{V:,} words, expected {known.V:,}"
-        found.append(Checked("vocabulary", None, known.V == V, says))
+        V = len(count_words(lines_of(files.text(here.paths()["train"]))))
+        says = f"{V:,} words" if facts.V == V else f"{V:,} words, expected {facts.V:,}"
+        found.append(Checked("vocabulary", None, facts.V == V, says))
     return found
 
 
-def _check(known: Known, place: Place, part: str) -> Checked:
-    file, path = place.pattern.format(part), place.path(part)
+def _check(facts: PublishedCorpus, here: Files, part: str) -> Checked:
+    file, path = here.pattern.format(part), here.path(part)
     if path is None:
-        return Checked(file, None, False, f"missing from {place.folder}")
+        return Checked(file, None, False, f"missing from {here.folder}")
     try:
         digest = hashlib.sha256(files.content(path)).hexdigest()
-        if digest != known.sha256[part]:
-            return Checked(file, path, False, f"sha256 of the plain file is {digest}, expected {known.sha256[part]}")
+        if digest != facts.sha256[part]:
+            return Checked(file, path, False, f"sha256 of the plain file is {digest}, expected {facts.sha256[part]}")
         N = sum(len(line.split()) + 1 for line in lines_of(files.text(path)))
     except DataError as error:
         return Checked(file, path, False, str(error))
-    says = "sha256 as published" if known.tokens[part] == N else f"expected {known.tokens[part]:,}"
-    return Checked(file, path, known.tokens[part] == N, f"{N:,} tokens, {says}")
+    says = "sha256 as published" if facts.tokens[part] == N else f"expected {facts.tokens[part]:,}"
+    return Checked(file, path, facts.tokens[part] == N, f"{N:,} tokens, {says}")
 
 
-def _best(name: str, root: Path) -> Place:
-    """The place that lacks the fewest files."""
-    return min(_places(name, root), key=lambda place: len(place.lacks))
+def _best(name: str, root: Path) -> Files:
+    """Where the fewest of its files are missing."""
+    return min(_candidates(name, root), key=lambda here: len(here.lacks))
 
 
-def _places(name: str, root: Path) -> Iterator[Place]:
-    known = KNOWN[name]
-    yield Place(root, known.pattern)
-    for folder in known.folders:
-        yield Place(root / folder, known.pattern)
-        yield Place(root / folder, PLAIN)
+def _candidates(name: str, root: Path) -> Iterator[Files]:
+    facts = PUBLISHED[name]
+    yield Files(root, facts.pattern)
+    for folder in facts.folders:
+        yield Files(root / folder, facts.pattern)
+        yield Files(root / folder, PLAIN)

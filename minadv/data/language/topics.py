@@ -50,8 +50,8 @@ def split(topics: Mapping[str, str]) -> dict[str, dict[str, list[str]]]:
 
 def part_of(topic: str) -> str:
     """The part that a topic belongs to: its name's SHA-256, read as a number in [0, 1), is below 0.8, 0.9 or 1."""
-    place = int.from_bytes(hashlib.sha256(topic.encode()).digest()[:8], "big") / 2**64
-    return "train" if place < 0.8 else "valid" if place < 0.9 else "test"
+    fraction = int.from_bytes(hashlib.sha256(topic.encode()).digest()[:8], "big") / 2**64
+    return "train" if fraction < 0.8 else "valid" if fraction < 0.9 else "test"
 
 
 def distinct(topics: Mapping[str, str]) -> dict[str, list[str]]:

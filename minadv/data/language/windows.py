@@ -25,11 +25,10 @@ has the same number of steps each time, and what a step reads depends on the see
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from statistics import NormalDist
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -92,7 +91,7 @@ class Windows:
         """The length of the longest window of all epochs."""
         return int(self.lengths.max())
 
-    def place(self, step: int) -> tuple[int, int]:
+    def epoch_and_number(self, step: int) -> tuple[int, int]:
         """The epoch that a step belongs to and the window's number within it, both from 0."""
         return divmod(step, self.per_epoch)
 
@@ -102,7 +101,7 @@ class Windows:
 
     def window(self, step: int, part: slice | None = None) -> Window:
         """The window of a step; with ``part``, those of its columns."""
-        epoch, n = self.place(step)
+        epoch, n = self.epoch_and_number(step)
         bounds = epoch_bounds(self.length, self.bptt, self.seed, epoch if self.random else None)
         first, last = int(bounds[n]), int(bounds[n + 1])
         chosen = slice(None) if part is None else part
@@ -152,27 +151,6 @@ def epoch_bounds(total: int, bptt: int, seed: int, epoch: int | None) -> Array:
     return _kept([0, *np.cumsum(lengths[order])])
 
 
-def in_order(tokens: Array, length: int, batch_size: int = 1) -> Iterator[tuple[Array, Array]]:
-    """For evaluation: windows ``x (T, B)``, ``y (T, B)`` in which every token but the first is a target, once.
-
-    With one column the text is read from its beginning to its end, and the carried state has seen all of it. With B
-    columns, which is faster and gives each a fresh state, the first r = (N - 1) % B are one step longer than the
-    others: the last window is then ``(1, r)``, and goes on from the first r rows of the state.
-    """
-    expect_text(tokens, batch_size, length)
-    return _in_order(namespace(tokens=tokens), tokens, length, batch_size)
-
-
-def _in_order(xp: Any, tokens: Array, length: int, batch_size: int) -> Iterator[tuple[Array, Array]]:
-    steps, longer = divmod(len(tokens) - 1, batch_size)
-    begins = np.arange(batch_size) * steps + np.minimum(np.arange(batch_size), longer)  # (B,)
-    for first in range(0, steps, length):
-        last = min(first + length, steps)
-        yield _side_by_side(xp, tokens, begins + first, last - first)
-    if longer:
-        yield _side_by_side(xp, tokens, begins[:longer] + steps, 1)
-
-
 def expect_text(tokens: Array, batch_size: int, length: int) -> None:
     """Raise unless the tokens are integers ``(N,)``, two or more for each column, and the sizes positive."""
     expect_shape("tokens", tokens, ("N",))
@@ -190,12 +168,6 @@ def expect_columns(what: str, tokens: Array, columns: int, remedy: str) -> None:
         each = f", one for each of the {columns} columns and one more" if columns > 1 else ""
         n = f"{len(tokens)} token{'' if len(tokens) == 1 else 's'}"
         raise DataError(f"{what} is too short: it has {n}, expected at least {columns + 1}{each}; {remedy}")
-
-
-def _side_by_side(xp: Any, tokens: Array, begins: Array, length: int) -> tuple[Array, Array]:
-    """The pieces of a text that begin at these places: the tokens ``(length, B)``, and those after them."""
-    x, y = (xp.stack([tokens[n + shift : n + shift + length] for n in begins.tolist()], axis=1) for shift in (0, 1))
-    return x, y
 
 
 def _kept(numbers: list[int]) -> Array:

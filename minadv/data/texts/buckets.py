@@ -75,13 +75,13 @@ class Buckets:
         """Steps of a run in an epoch."""
         return len(self.steps) // self.size
 
-    def place(self, step: int) -> tuple[int, int]:
+    def epoch_and_number(self, step: int) -> tuple[int, int]:
         """The epoch that a step belongs to and the batch's number within it, both from 0."""
         return divmod(step, self.per_epoch)
 
     def rows(self, step: int) -> Array:
         """The documents of a step, all of the batch: row numbers ``(B,)``, int64."""
-        epoch, batch = self.place(step)
+        epoch, batch = self.epoch_and_number(step)
         rows: Array = _epoch(self, epoch)[batch]
         return rows
 
@@ -162,8 +162,8 @@ def like_lengths(steps: Array, rows: Array) -> list[Array]:
     rows = rows[np.argsort(steps[rows], kind="stable")]
     mine, ends = steps[rows], np.array([0, len(rows)])
     while (padded := np.repeat(mine[ends[1:] - 1], np.diff(ends))).sum() > LIMIT * mine.sum():
-        place = np.arange(len(rows)) - np.repeat(ends[:-1], np.diff(ends))  # in its group
-        ends = np.sort([*ends, 1 + ((padded - mine) * (place + 1)).argmax()])
+        order = np.arange(len(rows)) - np.repeat(ends[:-1], np.diff(ends))  # in its group
+        ends = np.sort([*ends, 1 + ((padded - mine) * (order + 1)).argmax()])
     return np.split(rows, ends[1:-1])
 
 

@@ -88,8 +88,8 @@ def choose(found: list[Text], most: int = MOST) -> Iterator[Text]:
 
 def part_of(digest: bytes) -> Part:
     """The part that a SHA-256 falls in, read as a number in [0, 1)."""
-    place = int.from_bytes(digest[:8], "big") / 2**64
-    return "test" if place < TEST else "train" if place < TEST + LABELLED else "unlabelled"
+    fraction = int.from_bytes(digest[:8], "big") / 2**64
+    return "test" if fraction < TEST else "train" if fraction < TEST + LABELLED else "unlabelled"
 
 
 def mask(text: str) -> str:

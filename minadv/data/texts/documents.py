@@ -102,7 +102,8 @@ class Text:
     line: int = 0  # counted from 1; 0 if the document is the whole file
 
     @property
-    def place(self) -> str:
+    def where(self) -> str:
+        """The file and the line, in words."""
         return f"line {self.line} of {self.file}" if self.line else self.file
 
 
@@ -194,7 +195,7 @@ def _numbered(source: Source, numbers: Numbers) -> Iterator[tuple[str, str, int,
     for text in source.texts():
         found = cut(text.text)
         if not found:
-            raise DataError(f"{source.where}: {text.place} is empty, expected at least one word: remove it, or mend it")
+            raise DataError(f"{source.where}: {text.where} is empty, expected at least one word: remove it, or mend it")
         yield text.part, text.file, text.line, text.label, np.fromiter(map(numbers.__getitem__, found), np.int32)
 
 

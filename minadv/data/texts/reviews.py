@@ -36,7 +36,7 @@ ELEC_FILES = ("elec-25k-train.txt.tok", "elec-25k-train.cat", "elec-test.txt.tok
 ELEC_CLASSES = ("1", "2")
 BOM = "\ufeff".encode()  # the mark that some editors put at the beginning of a file
 
-Place: TypeAlias = tuple[Part, str | None]
+PartAndClass: TypeAlias = tuple[Part, str | None]
 
 
 def load(
@@ -70,7 +70,7 @@ def source(name: str, data_dir: str | Path | None = None) -> Source:
 def folder(root: Path, name: str = "folder") -> Source:
     """``train/{class}/*.txt``, ``test/{class}/*.txt`` and, without labels, ``train/unsup/*.txt`` of a folder."""
     counts: dict[str, dict[str, int]] = {"train": {}, "test": {}}
-    placed: dict[str, Place] = {}
+    documents: dict[str, PartAndClass] = {}
     expect_folder(root)
     for part in ("train", "test"):
         if not (root / part).is_dir():
@@ -78,17 +78,17 @@ def folder(root: Path, name: str = "folder") -> Source:
         for path in (root / part).iterdir():
             if path.is_dir() and not path.name.startswith("."):
                 files = [f"{part}/{path.name}/{file.name}" for file in path.iterdir()]
-                here = {file: place for file in files if (place := _place(file)) is not None}
-                placed.update(here)
+                here = {file: found for file in files if (found := _part_and_class(file)) is not None}
+                documents.update(here)
                 if f"{part}/{path.name}" != f"train/{UNLABELLED}":
                     counts[part][path.name] = len(here)
     expect_classes(counts["train"], counts["test"], str(root))
 
     def texts() -> Iterator[Text]:
-        for file, place in sorted(placed.items()):
-            yield Text(*place, file, _decode(content(root / file), root / file))
+        for file, found in sorted(documents.items()):
+            yield Text(*found, file, _decode(content(root / file), root / file))
 
-    return Source(name, str(root), "words", lambda: encoded.of_files({file: root / file for file in placed}), texts)
+    return Source(name, str(root), "words", lambda: encoded.of_files({file: root / file for file in documents}), texts)
 
 
 def archive(path: Path, name: str = "imdb", root: str = "aclImdb") -> Source:
@@ -97,9 +97,9 @@ def archive(path: Path, name: str = "imdb", root: str = "aclImdb") -> Source:
     def texts() -> Iterator[Text]:
         for member, held in _members(path):
             file = member.removeprefix(f"{root}/")
-            place = _place(file) if file != member else None
-            if place is not None:
-                yield Text(*place, file, _decode(held, f"{path}: {member}"))
+            found = _part_and_class(file) if file != member else None
+            if found is not None:
+                yield Text(*found, file, _decode(held, f"{path}: {member}"))
 
     return Source(name, str(path), "words", lambda: encoded.of_file(path), texts)
 
@@ -142,7 +142,7 @@ def elec(root: Path) -> Source:
     return Source("elec", str(root), "spaces", lambda: encoded.of_files(files), texts, unique=True)
 
 
-def _place(file: str) -> Place | None:
+def _part_and_class(file: str) -> PartAndClass | None:
     """The part and class of ``train/pos/0_9.txt``; None for a file that is no document."""
     names = file.split("/")
     if len(names) != 3 or names[0] not in ("train", "test") or not names[2].endswith(".txt"):

@@ -77,7 +77,7 @@ class Streams:
         """Windows in an epoch."""
         return -(-self.length // self.T) if self.partial else self.length // self.T
 
-    def place(self, step: int) -> tuple[int, int]:
+    def epoch_and_number(self, step: int) -> tuple[int, int]:
         """The epoch that a step belongs to and the window's number within it, both from 0."""
         return divmod(step, self.per_epoch)
 
@@ -87,7 +87,7 @@ class Streams:
 
     def window(self, step: int, part: slice | None = None) -> StreamWindow:
         """The window of a step; with ``part``, those of its streams."""
-        epoch, n = self.place(step)
+        epoch, n = self.epoch_and_number(step)
         columns = np.arange(self.batch_size)[slice(None) if part is None else part]
         if len(columns) == 0:
             raise ValueError(f"part is {part}, expected at least one of the {self.batch_size} streams")

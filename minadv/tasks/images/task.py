@@ -20,7 +20,7 @@ from minadv.fast import reusing
 from minadv.models import stack
 from minadv.models.classifier import Batch, Classifier
 from minadv.regularizers import Plain, Regularizer, Term
-from minadv.training.parallel.teams import WHOLE, Part
+from minadv.training.parallel.workers import WHOLE, Part
 from minadv.training.task import Load
 
 
@@ -101,10 +101,6 @@ class Classify:
             given: dict[str, Any] = {"rng": stream(self.seed, "track"), "batch_size": self.batch_size, **self.track}
             metrics["mean_mask"] = mean_adversarial_mask(self.model, params, self.data.test, **given)
         return metrics
-
-
-METRICS = ("loss", "error")
-"""What `evaluate` gives, and a recipe may watch."""
 
 
 def evaluate(model: Classifier, params: Any, split: Split, *, batch_size: int = 100) -> dict[str, Any]:

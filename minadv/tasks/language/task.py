@@ -29,7 +29,7 @@ from minadv.models.language.noise import PARTS, Noise
 from minadv.models.language.reading import Reading, read
 from minadv.protocol import Comparison, choose_sites
 from minadv.regularizers import AdD, Plain, Regularizer, Term
-from minadv.training.parallel.teams import WHOLE, Part
+from minadv.training.parallel.workers import WHOLE, Part
 from minadv.training.task import Load
 
 
@@ -191,13 +191,13 @@ class Seen:
             weights=weights,
         )
 
-        def spread(d: Array) -> Array:
+        def share_out(d: Array) -> Array:
             whole: Array = namespace(d).zeros_like(features1)
             whole[chosen] = d
             return whole
 
-        d0 = None if found.dfeatures0 is None else spread(found.dfeatures0)
-        return Comparison(found.d, d0, spread(found.dfeatures1), found.params)
+        d0 = None if found.dfeatures0 is None else share_out(found.dfeatures0)
+        return Comparison(found.d, d0, share_out(found.dfeatures1), found.params)
 
 
 def expect_lengths(parts: Any, batch_size: int, columns: int, called: Callable[[str], str] = str) -> None:

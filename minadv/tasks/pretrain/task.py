@@ -23,8 +23,8 @@ from minadv.fast import reusing
 from minadv.models.pretraining import LMBatch, TextLM
 from minadv.models.stack import by_name
 from minadv.regularizers import Plain, Term
-from minadv.tasks.text.task import PIECE, expect_fit, load_of, place
-from minadv.training.parallel.teams import WHOLE, Part
+from minadv.tasks.text.task import PIECE, expect_fit, like_params, load_of
+from minadv.training.parallel.workers import WHOLE, Part
 from minadv.training.task import Load
 
 
@@ -73,10 +73,10 @@ class PretrainTask:
 
     def init(self) -> Any:
         params = self.model.init(stream(self.seed, "init"), dtype=self.dtype)
-        return tree_map(lambda a: same_place(a, place(self.model)), params)
+        return tree_map(lambda a: same_place(a, like_params(self.model)), params)
 
     def first_carry(self) -> Any:
-        return zero_states(self.model, self.batch_size, self.dtype, like=place(self.model))
+        return zero_states(self.model, self.batch_size, self.dtype, like=like_params(self.model))
 
     def term(
         self, params: Any, step: int, *, weight: float, carry: Any, part: Part = WHOLE, model: Any = None
@@ -115,7 +115,7 @@ def evaluate(model: TextLM, params: Any, documents: Documents, *, tokens: int, b
         batch = lm_batch(model, inputs, targets)
         with model.scope():
             features, state, _ = model.body(params, batch, masks={}, noise=None, state=state)
-            nll = model.nll(params, features, same_place(targets, place(model)))
+            nll = model.nll(params, features, same_place(targets, like_params(model)))
         total, words = total + float(nll.sum(dtype=np.float64)), words + nll.size
     loss = total / words
     return {"loss": loss, "perplexity": math.inf if loss > 700 else math.exp(loss)}
@@ -123,7 +123,7 @@ def evaluate(model: TextLM, params: Any, documents: Documents, *, tokens: int, b
 
 def lm_batch(model: TextLM, inputs: Array, targets: Array) -> LMBatch:
     """A window of text, where the model's parameters lie."""
-    return LMBatch(same_place(inputs, place(model)), same_place(targets, place(model)))
+    return LMBatch(same_place(inputs, like_params(model)), same_place(targets, like_params(model)))
 
 
 def zero_states(model: TextLM, B: int, dtype: str, *, like: Array) -> Any:

@@ -34,7 +34,7 @@ from minadv.models import encoder, stack
 from minadv.models.encoder import Encoder
 from minadv.models.text import TextBatch, TextClassifier
 from minadv.regularizers import VD, AdD, Plain, Regularizer, Sum, Term
-from minadv.training.parallel.teams import WHOLE, Part
+from minadv.training.parallel.workers import WHOLE, Part
 from minadv.training.task import Load
 
 POOLS = (4, 8, 16, 32, 50)  # batches
@@ -130,7 +130,7 @@ class TextTask:
         params = self.model.init(stream(self.seed, "init"), dtype=self.dtype)
         if self.encoder is not None:
             params = replace(params, encoder=self.encoder)
-        return tree_map(lambda a: same_place(a, place(self.model)), params)
+        return tree_map(lambda a: same_place(a, like_params(self.model)), params)
 
     def term(
         self, params: Any, step: int, *, weight: float, carry: Any, part: Part = WHOLE, model: Any = None
@@ -206,7 +206,7 @@ def text_batch(
     model: TextClassifier, documents: Documents, rows: Array, *, max_tokens: int | None, part: slice | None = None
 ) -> TextBatch:
     """The batch of these documents, where the model's parameters lie."""
-    made, like = make_batch(documents, rows, part=part, max_tokens=max_tokens), place(model)
+    made, like = make_batch(documents, rows, part=part, max_tokens=max_tokens), like_params(model)
     valid = None if bool(made.valid.all()) else same_place(made.valid, like)
     targets = None if made.targets is None else same_place(made.targets, like)
     return TextBatch(same_place(made.tokens, like), targets, valid)
@@ -238,7 +238,7 @@ def read(
         yield rows, batch, logits
 
 
-def place(model: Encoder) -> Array:
+def like_params(model: Encoder) -> Array:
     """An array that lies where the parameters of a task's model lie."""
     assert model.frequencies is not None
     return model.frequencies

@@ -10,37 +10,35 @@ from minadv.backend import Device
 from minadv.base import launch
 from minadv.base.machine import CORE_CACHE, cores
 from minadv.fast import describe, limit_threads
-from minadv.training.parallel.mpi import Ranks
-from minadv.training.parallel.processes import Workers
-from minadv.training.parallel.ranks import World, world
-from minadv.training.parallel.teams import Alone, Team
-from minadv.training.parallel.threads import Threads
+from minadv.training.parallel.mpi import RankWorkers
+from minadv.training.parallel.processes import ProcessWorkers
+from minadv.training.parallel.ranks import ProcessGroup, process_group
+from minadv.training.parallel.threads import ThreadWorkers
+from minadv.training.parallel.workers import OneWorker, Workers
 from minadv.training.task import Task
 
 
 @contextmanager
-def team_of(
-    task: Task, workers: int, ranks: World | None = None, *, cuda_aware_mpi: bool | None = None
-) -> Iterator[Team]:
-    """The team that computes a task's steps, with as many BLAS threads as suit its weights; closed at the end."""
-    ranks = world() if ranks is None else ranks
-    load = (
-        task.load
-    )  # asking whether passes are compiled loads what compiles them, and its BLAS, before that is limited
+def start_workers(
+    task: Task, workers: int, ranks: ProcessGroup | None = None, *, cuda_aware_mpi: bool | None = None
+) -> Iterator[Workers]:
+    """The workers that compute a task's steps, with as many BLAS threads as suit its weights; they end with it."""
+    ranks = process_group() if ranks is None else ranks
+    load = task.load  # this loads what compiles passes, and its BLAS, before the threads of that are limited
     with limit_threads(1 if load.weights <= CORE_CACHE else ranks.threads):
-        team: Team
+        sharing: Workers
         if ranks.size > 1:
-            team = Ranks(task, ranks, task.init(), cuda_aware=cuda_aware_mpi)
+            sharing = RankWorkers(task, ranks, task.init(), cuda_aware=cuda_aware_mpi)
         elif workers == 1:
-            team = Alone(task)
+            sharing = OneWorker(task)
         elif (load.compiled or load.weights > CORE_CACHE) and describe().limits_threads:
-            team = Threads(task, workers)
+            sharing = ThreadWorkers(task, workers)
         else:
-            team = Workers(task, workers, task.init())
+            sharing = ProcessWorkers(task, workers, task.init())
         try:
-            yield team
+            yield sharing
         finally:
-            team.close()
+            sharing.close()
 
 
 WORTH = 1e8
@@ -69,5 +67,5 @@ def choose_workers(task: Task, asked: int | None, ranks: int = 1) -> int:
 
 def same_workers(config: dict[str, Any], device: Device) -> int | None:
     """The number of workers that a run was begun with, for bit-equal results, where it can be had: else None."""
-    alone = launch.place().size == 1 and device.name == "cpu"
+    alone = launch.this_process().size == 1 and device.name == "cpu"
     return config.get("workers") if alone else None

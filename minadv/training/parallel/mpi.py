@@ -24,8 +24,8 @@ from minadv.backend import is_device, namespace, same_place, to_host
 from minadv.base.trees import any_array, leaves, tree_map
 from minadv.fast import reusing
 from minadv.training.loop import TrainingError
-from minadv.training.parallel.ranks import World
-from minadv.training.parallel.teams import Part, Step, Sums, Team, gather, sums
+from minadv.training.parallel.ranks import ProcessGroup
+from minadv.training.parallel.workers import Part, Step, Sums, Workers, gather, sums
 
 Made = TypeVar("Made")
 
@@ -33,8 +33,8 @@ CUDA_AWARE = "MINADV_CUDA_AWARE_MPI"
 """Environment variable: 1 if the MPI library takes device buffers; otherwise they are copied to the host and back."""
 
 
-class Ranks(Team):
-    """A team of all ranks of a world; ``params`` are any of the structure that will be trained.
+class RankWorkers(Workers):
+    """All ranks of a group of processes; ``params`` are any of the structure that will be trained.
 
     Buffers on a GPU are copied to the host for the sum, unless ``cuda_aware`` (default: the variable `CUDA_AWARE`).
     Every ``check_every`` steps the parameters of all ranks are compared by a checksum. Ctrl-C on any of them ends the
@@ -42,17 +42,17 @@ class Ranks(Team):
     """
 
     def __init__(
-        self, task: Any, world: World, params: Any, *, cuda_aware: bool | None = None, check_every: int = 100
+        self, task: Any, group: ProcessGroup, params: Any, *, cuda_aware: bool | None = None, check_every: int = 100
     ) -> None:
-        if task.load.examples < world.size:
+        if task.load.examples < group.size:
             raise ValueError(
-                f"{world.size} ranks, expected at most {task.load.examples}, the examples of a batch: "
+                f"{group.size} ranks, expected at most {task.load.examples}, the examples of a batch: "
                 "start fewer, or give a larger batch"
             )
         if cuda_aware is None:
             cuda_aware = os.environ.get(CUDA_AWARE, "0") not in ("", "0")
-        self._task, self._world, self._part = task, world, Part(world.rank, world.size)
-        self._sum = Sum(world.comm, params, cuda_aware)
+        self._task, self._group, self._part = task, group, Part(group.rank, group.size)
+        self._sum = Sum(group.comm, params, cuda_aware)
         self._check_every, self._unchecked = check_every, True
         self._interrupted = False
         self._before: Any = None
@@ -62,10 +62,10 @@ class Ranks(Team):
 
     @property
     def chief(self) -> bool:
-        return self._world.chief
+        return self._group.chief
 
     def agree(self, make: Callable[[], Made]) -> Made:
-        return self._world.agree(make)
+        return self._group.agree(make)
 
     def step(self, params: Any, step: int, *, weight: float, carry: Any) -> Step:
         term, own = self._task.term(params, step, weight=weight, carry=carry, part=self._part, model=self.model)
@@ -83,7 +83,7 @@ class Ranks(Team):
             )
         self._unchecked = False
         if own is not None:
-            parts = self._world.comm.allgather(to_host(own))
+            parts = self._group.comm.allgather(to_host(own))
             whole = tree_map(lambda *rows: np.concatenate(rows), *parts)
             own = tree_map(same_place, whole, own)
         return gather(grads, [Sums(nll, int(n_nll), value, int(n_value), own)])

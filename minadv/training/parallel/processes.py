@@ -3,8 +3,8 @@ r"""Worker processes on one machine that share each batch: parameters and gradie
 The parent is the first worker; the others run `main`, are sent the task once and then, for each step, its number. Each
 has one BLAS thread: two processes on half a batch each are faster than two threads on every product, as long as the
 weights are small enough to stay in each core's own cache. They are for steps that are not compiled: those that are let
-other threads run, and `minadv.training.parallel.threads` needs less memory. Workers end with their parent, however it
-ends, and nothing is left behind: the shared memory is a file without a name.
+other threads run, and `minadv.training.parallel.threads` needs less memory. The processes end with their parent,
+however it ends, and nothing is left behind: the shared memory is a file without a name.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from minadv.base import machine
 from minadv.base.trees import leaves, tree_map
 from minadv.fast import limit_threads, reusing
 from minadv.training.loop import TrainingError
-from minadv.training.parallel.teams import Part, Step, Sums, Team, gather, sums
+from minadv.training.parallel.workers import Part, Step, Sums, Workers, gather, sums
 
 
 class WorkerError(TrainingError):
     """A worker process cannot go on, or is gone; the message says which and why."""
 
 
-class Workers(Team):
-    """A team of ``n`` processes, this one included."""
+class ProcessWorkers(Workers):
+    """Processes, ``n`` of them, this one included."""
 
     def __init__(self, task: Any, n: int, params: Any) -> None:
         if n < 2:
-            raise ValueError(f"workers is {n}, expected at least 2 for a team")
+            raise ValueError(f"workers is {n}, expected at least 2 to share a batch")
         self._task, self._part = task, Part(0, n)
         self.model = reusing(task.model)
         try:
@@ -194,7 +194,7 @@ def _filled(grads: Any, like: Any) -> Any:
 
 
 def main() -> None:
-    """A worker process; its arguments are the dtype, file descriptors, sizes and part that `Workers` gives it."""
+    """A worker process; its arguments are the dtype, file descriptors, sizes and part that `_start` gives it."""
     dtype = sys.argv[1]
     connection, fd, size, others, index, count = map(int, sys.argv[2:])
     warnings.simplefilter("ignore", UserWarning)  # the parent, which computes a part as well, has said it

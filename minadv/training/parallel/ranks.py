@@ -1,8 +1,8 @@
 r"""The ranks that mpiexec started, as training needs them: who is the chief, what all agree on, how they end together.
 
-`world` finds them, `World` has what they do, and mpi4py is imported only in a process that a launcher started together
-with others (`minadv.base.launch`). `minadv.training.parallel.mpi` shares a batch among them, `spread` independent
-tasks.
+`process_group` finds them, `ProcessGroup` has what they do, and mpi4py is imported only in a process that a launcher
+started together with others (`minadv.base.launch`). `minadv.training.parallel.mpi` shares a batch among them,
+`share_out` independent tasks.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ PATIENCE = 3.0
 """Seconds in which all ranks must fail for it to count as one failure; after them, the one that did ends the others."""
 
 
-class World:
+class ProcessGroup:
     """The ranks of a communicator; without one, this process alone."""
 
     def __init__(self, comm: Any = None) -> None:
         self.comm = comm
         self.rank: int = 0 if comm is None else comm.rank
         self.size: int = 1 if comm is None else comm.size
-        self._distress: Any = None if comm is None else comm.Dup()  # apart from the calls of the usual business
+        self._distress: Any = None if comm is None else comm.Dup()  # for calls that no other call can answer
         names = [] if comm is None else comm.allgather(platform.node())
         self.neighbours = names.count(platform.node()) or 1  # ranks on this machine, this one included
 
@@ -68,7 +68,7 @@ class World:
         return told
 
     @contextmanager
-    def together(self) -> Iterator[None]:
+    def fail_together(self) -> Iterator[None]:
         """Within it, an error of all ranks is raised on each; a rank that fails alone says why, and ends them all."""
         try:
             yield
@@ -87,29 +87,29 @@ class World:
         return came
 
 
-_apart = threading.local()
+_alone = threading.local()
 
 
 @contextmanager
-def apart() -> Iterator[None]:
+def each_alone() -> Iterator[None]:
     """Within it every rank is alone: for independent runs, one a rank."""
-    before, _apart.on = getattr(_apart, "on", False), True
+    before, _alone.on = getattr(_alone, "on", False), True
     try:
         yield
     finally:
-        _apart.on = before
+        _alone.on = before
 
 
-def world() -> World:
+def process_group() -> ProcessGroup:
     """The processes that a launcher started together, this one included; raises ImportError where MPI is missing."""
-    if getattr(_apart, "on", False) or launch.place().size == 1:
-        return World()
+    if getattr(_alone, "on", False) or launch.this_process().size == 1:
+        return ProcessGroup()
     return _launched()
 
 
 @cache
-def _launched() -> World:
-    size = launch.place().size
+def _launched() -> ProcessGroup:
+    size = launch.this_process().size
     try:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:  # mpi4py raises the second if it finds no MPI library
@@ -122,24 +122,24 @@ def _launched() -> World:
             f"{size} processes were started together, but mpi4py sees {MPI.COMM_WORLD.size}: it uses another MPI "
             f"library ({MPI.Get_library_version().splitlines()[0]}) than the mpiexec that started them"
         )
-    return World(MPI.COMM_WORLD)
+    return ProcessGroup(MPI.COMM_WORLD)
 
 
 @contextmanager
-def one_voice() -> Iterator[None]:
-    """Within it the ranks other than 0 print nothing; only `World.together` lets them say why they end."""
-    if launch.place().rank == 0:
+def only_first_prints() -> Iterator[None]:
+    """Within it the ranks other than 0 print nothing; only `ProcessGroup.fail_together` lets them say why they end."""
+    if launch.this_process().rank == 0:
         yield
         return
     with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
         yield
 
 
-def spread(work: Callable[[Given], Made], tasks: Sequence[Given]) -> list[Made]:
+def share_out(work: Callable[[Given], Made], tasks: Sequence[Given]) -> list[Made]:
     """Do independent tasks, the ranks taking turns, one BLAS thread each; every rank has all results, in order."""
-    ours = world()
-    with ours.together():
-        with apart(), limit_threads(1):
+    ours = process_group()
+    with ours.fail_together():
+        with each_alone(), limit_threads(1):
             mine = [work(task) for task in tasks[ours.rank :: ours.size]]
         ours.meet()
         made = [mine] if ours.comm is None else ours.comm.allgather(mine)

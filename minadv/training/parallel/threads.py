@@ -17,15 +17,15 @@ from typing import Any
 from minadv.base.trees import tree_add
 from minadv.fast import limit_threads, reusing
 from minadv.regularizers import Term
-from minadv.training.parallel.teams import Part, Step, Team, gather, sums
+from minadv.training.parallel.workers import Part, Step, Workers, gather, sums
 
 
-class Threads(Team):
-    """A team of ``n`` threads with one BLAS thread each; the one that asks for a step is the first of them."""
+class ThreadWorkers(Workers):
+    """Threads, ``n`` of them, with one BLAS thread each; the one that asks for a step is the first of them."""
 
     def __init__(self, task: Any, n: int) -> None:
         if n < 2:
-            raise ValueError(f"workers is {n}, expected at least 2 for a team")
+            raise ValueError(f"workers is {n}, expected at least 2 to share a batch")
         self._task = task
         self._members = [(Part(index, n), reusing(task.model)) for index in range(n)]
         self._held = ExitStack()

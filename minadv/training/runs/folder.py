@@ -1,7 +1,7 @@
 r"""A run's folder, whatever its task: ``config.json`` (sealed by its checksum), ``log.jsonl`` and ``checkpoints/``.
 
 `run_task` trains a task into such a folder, or on from where a killed run stopped; `read_config` and `restore` read it
-back. The doors for users, such as `minadv.tasks.images.runs.fit`, make a task and a configuration and come here.
+back. `minadv.tasks.fit` makes a task and a configuration and comes here.
 """
 
 from __future__ import annotations
@@ -19,16 +19,15 @@ from typing import Any
 
 from minadv.base.files import CONFIG as CONFIG
 from minadv.base.files import SealError, flush_directory, seal, temporary_name, unseal, write_whole
-from minadv.base.trees import any_array
 from minadv.training.loop import LOG, Recipe, State, finished, start, train, weights
-from minadv.training.parallel.choose import choose_workers, team_of
-from minadv.training.parallel.ranks import world
+from minadv.training.parallel.choose import choose_workers, start_workers
+from minadv.training.parallel.ranks import process_group
 from minadv.training.runs import checkpoints, log, packing
 from minadv.training.task import Task
 
 FORMAT = "minadv run 1"
-FREE = ("about", "device", "workers", "ranks")  # what may differ when a run is resumed
-LATER = ("data",)  # what runs of earlier versions do not say
+MAY_DIFFER = ("about", "device", "workers", "ranks")  # what may differ when a run is resumed
+ADDED_LATER = ("data", "kind")  # what runs of earlier versions do not say
 
 
 class RunError(ValueError):
@@ -55,19 +54,19 @@ def run_task(
     ``config`` is what the run's folder says of it, but for the workers, which are added here. ``today`` brings a
     configuration that an earlier version wrote up to what this one would write, to compare the two on ``resume``.
     ``workers`` threads or processes share each batch (default: `choose_workers`); under mpiexec, its ranks do instead,
-    and ``cuda_aware_mpi`` is `Ranks`'s.
+    and ``cuda_aware_mpi`` is an option of theirs (`minadv.training.parallel.mpi`).
     """
-    ranks = world()
-    with ranks.together(), ExitStack() as held:
+    ranks = process_group()
+    with ranks.fail_together(), ExitStack() as held:
         n, resumed = choose_workers(task, workers, ranks.size), None
         if out is not None:
             whole = {**config, "workers": n, "ranks": ranks.size}
             begun = ranks.agree(lambda: _prepare(out, whole, seed, resume, today))
             ranks.agree(lambda: held.enter_context(only_writer(out)))
             resumed = log.resumed(whole) if begun else None
-        with team_of(task, n, ranks, cuda_aware_mpi=cuda_aware_mpi) as team:
+        with start_workers(task, n, ranks, cuda_aware_mpi=cuda_aware_mpi) as sharing:
             shown: dict[str, Any] = {"title": title, "progress": progress, "on_evaluation": on_evaluation}
-            done = train(task, recipe, out, **shown, team=team, resumed=resumed)
+            done = train(task, recipe, out, **shown, workers=sharing, resumed=resumed)
             ranks.meet()  # the chief has written all there is to read
             return done
 
@@ -180,11 +179,6 @@ def expect_free(path: Path) -> None:
         raise RunError(f"{path} is there already and is not a run of minadv: choose another folder")
 
 
-def dtype_of(params: Any) -> Any:
-    """The type of a model's numbers."""
-    return any_array(params).dtype
-
-
 def _prepare(
     path: Path, config: dict[str, Any], seed: int, resume: bool, today: Callable[[dict[str, Any]], dict[str, Any]]
 ) -> bool:
@@ -195,8 +189,8 @@ def _prepare(
     begun = (path / LOG).exists()
     if resume and (path / CONFIG).exists():
         theirs, ours = (json.loads(json.dumps(c)) for c in (today(read_config(path)), config))  # as JSON has them
-        said = [key for key in ours if key in theirs or key not in LATER]
-        differing = [key for key in said if key not in FREE and theirs.get(key) != ours[key]]
+        said = [key for key in ours if key in theirs or key not in ADDED_LATER]
+        differing = [key for key in said if key not in MAY_DIFFER and theirs.get(key) != ours[key]]
         if "data" in differing:
             raise RunError(f"{path} was made with other data, {_sizes(theirs)} examples, not {_sizes(ours)}")
         if differing:

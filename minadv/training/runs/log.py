@@ -48,8 +48,8 @@ def header(*, seed: int, config: dict[str, Any]) -> Record:
 
 def resumed(config: dict[str, Any]) -> Record:
     """What may be another when a run goes on: the record of it, but for its step."""
-    free = {name: config.get(name) for name in ("workers", "ranks", "device")}
-    return {"kind": "resumed", "time": now(), "versions": versions(), "platform": platform.platform(), **free}
+    where = {name: config.get(name) for name in ("workers", "ranks", "device")}
+    return {"kind": "resumed", "time": now(), "versions": versions(), "platform": platform.platform(), **where}
 
 
 def versions() -> dict[str, str]:

@@ -1,12 +1,12 @@
-r"""Who computes a step: one process, or several that share its batch.
+r"""Who computes a step: one worker, or several that share its batch.
 
-A team has the gradient of a step computed: each member takes a `Part` of the batch and makes its contribution, and the
-team adds them up. Members draw the masks of the whole batch and keep their rows (`minadv.base.shared_draws`), so that
-the result does not depend on how many they are, but for the order of the sums; for a given number it is the same to the
-bit.
+Each worker takes a `Part` of the batch and makes its contribution to the gradient; the contributions are added up.
+Workers draw the masks of the whole batch and keep their rows (`minadv.base.shared_draws`), so that the result does not
+depend on how many they are, but for the order of the sums; for a given number it is the same to the bit.
 
-`Alone` is a team of one. On one machine `minadv.training.parallel.threads.Threads` is one of threads and
-`minadv.training.parallel.processes.Workers` one of processes; `minadv.training.parallel.mpi.Ranks` is one over MPI.
+`OneWorker` is this process alone. On one machine `minadv.training.parallel.threads.ThreadWorkers` are threads and
+`minadv.training.parallel.processes.ProcessWorkers` processes; `minadv.training.parallel.mpi.RankWorkers` are the ranks
+of MPI.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Made = TypeVar("Made")
 
 @dataclass(frozen=True)
 class Part:
-    """Member ``index`` of ``count``: which examples of a batch are its own."""
+    """Worker ``index`` of ``count``: which examples of a batch are its own."""
 
     index: int = 0
     count: int = 1
@@ -42,8 +42,8 @@ class Part:
     def of_group(self, first: int, n: int) -> slice:
         """Its rows of a group of ``n`` examples that follows ``first`` others of the batch; there may be none.
 
-        A group of fewer examples than members is dealt out from where the groups before it ended, so that in a batch of
-        as many examples as members each has one.
+        A group of fewer examples than workers is dealt out from where the groups before it ended, so that in a batch of
+        as many examples as workers each has one.
         """
         if n >= self.count:
             return self.rows(n)
@@ -68,7 +68,7 @@ WHOLE = Part()
 
 @dataclass(frozen=True)
 class Sums:
-    """What a member says of its contribution beside the gradient: sums over its examples, with their numbers."""
+    """What a worker says of its contribution beside the gradient: sums over its examples, with their numbers."""
 
     nll: float
     n_nll: int
@@ -79,7 +79,7 @@ class Sums:
 
 @dataclass(frozen=True)
 class Step:
-    """What a team says of a step: the gradient of the whole batch's loss, and the means to show."""
+    """What the workers say of a step: the gradient of the whole batch's loss, and the means to show."""
 
     grads: Any
     nll: float
@@ -87,8 +87,8 @@ class Step:
     carry: Any
 
 
-class Team(Protocol):
-    """The protocol. Where several processes run the loop, each with its team, one is the chief of all."""
+class Workers(Protocol):
+    """The protocol. Where several processes run the training loop, one of them is the chief of all."""
 
     @property
     def chief(self) -> bool:
@@ -96,7 +96,7 @@ class Team(Protocol):
         return True
 
     def agree(self, make: Callable[[], Made]) -> Made:
-        """What the chief makes, told to all who run the loop."""
+        """What the chief makes; all processes that run the loop are told it."""
         return make()
 
     def step(self, params: Any, step: int, *, weight: float, carry: Any) -> Step:
@@ -104,11 +104,11 @@ class Team(Protocol):
         ...
 
     def close(self) -> None:
-        """End the members other than this process."""
+        """End the workers other than this process."""
         ...
 
 
-class Alone(Team):
+class OneWorker(Workers):
     """One process, whose passes reuse their buffers."""
 
     def __init__(self, task: Any) -> None:
@@ -124,13 +124,13 @@ class Alone(Team):
 
 
 def sums(term: Term, carry: Any) -> Sums:
-    """The sums of a member's term."""
+    """The sums of a worker's term."""
     nll, n = (0.0, 0) if term.nll is None else (float(term.nll.sum()), len(term.nll))
     return Sums(nll, n, float(term.value.sum()), len(term.value), carry)
 
 
 def gather(grads: Any, parts: Sequence[Sums]) -> Step:
-    """A step from the sum of the gradients and what each member says, in their order."""
+    """A step from the sum of the gradients and what each worker says, in their order."""
     n_nll, n_value = sum(p.n_nll for p in parts), sum(p.n_value for p in parts)
     carry = parts[0].carry
     if len(parts) > 1 and carry is not None:
