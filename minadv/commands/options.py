@@ -23,6 +23,10 @@ RUN: dict[str, dict[str, Any]] = {
     "seed": {"type": count, "default": 0, "metavar": "N", "help": "decides weights, order of the data and masks"},
     "dtype": {"choices": ("float32", "float64"), "default": "float32", "help": "type of all numbers"},
     "device": {"choices": DEVICES, "default": "auto", "help": "where to compute; auto: on the GPU if it works"},
+    "engine": {
+        "choices": ("fast", "plain"),
+        "help": "what computes the passes; plain: the readable cells (default: MINADV_ENGINE, then fast)",
+    },
     "workers": {
         "type": positive,
         "metavar": "N",

@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ def new_run(args: argparse.Namespace, out: Path) -> None:
     about = args.family.about(args)
     data = args.family.open_data(about)
     given = args.family.arguments(args, data)
+    given["model"] = replace(given["model"], engine=args.engine)
     train(plan(data=data, seed=args.seed, device=device, out=out, about=about, **given), args)
 
 

@@ -93,8 +93,9 @@ def describe_recipe(recipe: Recipe) -> dict[str, Any]:
 
 
 def today(config: dict[str, Any]) -> dict[str, Any]:
-    """A configuration as this version would write it: recipes and searches were described otherwise once."""
+    """A configuration as this version would write it: models, recipes and searches were described otherwise once."""
     found = {**config, "recipe": describe_recipe(build_recipe(config["recipe"]))}
+    found["model"] = describe(build({"engine": "fast", **config["model"]}, "model"), "model")
     if "regularizer" in config:
         found["regularizer"] = describe(build(config["regularizer"], "regularizer"), "regularizer")
     if config.get("track") is not None:

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from minadv import fast
 from minadv.backend import Device, DeviceName, choose_device
 from minadv.regularizers import Plain, Regularizer
 from minadv.tasks import config as configs
@@ -126,6 +127,8 @@ def plan(
     described in `minadv.tasks.text.family`, `minadv.tasks.pretrain.family` and `minadv.tasks.language.family`.
     """
     family, about = of_model(model), dict(about or {})
+    if getattr(model, "engine", "none of ours") is None:  # a run goes on with the engine that it was begun with
+        model = replace(model, engine=fast.describe().engine)
     if not isinstance(data, family.data):
         name = f"{family.data.__module__}.{family.data.__name__}"
         raise TypeError(f"data is a {type(data).__name__}, expected a {name} for a {type(model).__name__}")

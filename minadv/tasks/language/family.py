@@ -37,7 +37,8 @@ from minadv.tasks.run import Run, digest, load
 from minadv.training.runs.folder import RunError
 
 OPTIONS = {
-    "the run": "out resume seed dtype device workers cuda-aware-mpi eval-every eval-columns checkpoint-every patience",
+    "the run": "out resume seed dtype device engine workers cuda-aware-mpi eval-every eval-columns checkpoint-every "
+    "patience",
     "data": "data-dir min-count",
     "model": "embed hidden untied word-dropout input-dropout hidden-dropout output-dropout dropconnect ar tar",
     "method": "method p masked-layers delta budget adv-steps search init rule scale distance fresh every weight "

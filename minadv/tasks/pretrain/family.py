@@ -38,7 +38,7 @@ VALUES = {
     "elec": PAPER,
 }
 OPTIONS = {
-    "the run": "out resume seed dtype device workers cuda-aware-mpi eval-every checkpoint-every patience",
+    "the run": "out resume seed dtype device engine workers cuda-aware-mpi eval-every checkpoint-every patience",
     "data": "data-dir vocab-size min-count min-documents valid-share",
     "model": "embed hidden layers cell dropout forget-bias candidates",
     "optimisation": "epochs train-steps lr lr-decay clip batch window held-out",

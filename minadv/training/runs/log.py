@@ -41,6 +41,7 @@ def header(*, seed: int, config: dict[str, Any]) -> Record:
         "time": now(),
         "seed": seed,
         "config": config,
+        "engine": _engine(config),
         "versions": versions(),
         "platform": platform.platform(),
     }
@@ -49,7 +50,13 @@ def header(*, seed: int, config: dict[str, Any]) -> Record:
 def resumed(config: dict[str, Any]) -> Record:
     """What may be another when a run goes on: the record of it, but for its step."""
     where = {name: config.get(name) for name in ("workers", "ranks", "device")}
-    return {"kind": "resumed", "time": now(), "versions": versions(), "platform": platform.platform(), **where}
+    found = {"engine": _engine(config), "versions": versions(), "platform": platform.platform()}
+    return {"kind": "resumed", "time": now(), **found, **where}
+
+
+def _engine(config: dict[str, Any]) -> str:
+    """What computes the passes of a run, and why, in one line."""
+    return describe(config.get("device") == "gpu", config.get("model", {}).get("engine")).why
 
 
 def versions() -> dict[str, str]:
