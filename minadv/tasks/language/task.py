@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from minadv import layers, lstm
-from minadv.adversary import find_budgets
 from minadv.backend import Array, is_device, namespace, same_place
 from minadv.base.shared_draws import Rng
 from minadv.base.streams import stream
@@ -31,6 +30,7 @@ from minadv.models.language.noise import PARTS, Noise
 from minadv.models.language.reading import Reading, read
 from minadv.protocol import Comparison, choose_sites
 from minadv.regularizers import AdD, Plain, Regularizer, Term
+from minadv.tasks.methods import expect_room
 from minadv.training.parallel.workers import WHOLE, Part
 from minadv.training.task import Load
 
@@ -223,14 +223,7 @@ def expect_regularizer(model: LanguageModel, regularizer: Regularizer, fresh: tu
     choose_sites(model, getattr(regularizer, "sites", None))
     if not isinstance(regularizer, AdD):
         return
-    find_budgets(
-        model,
-        sites=regularizer.sites,
-        delta=regularizer.delta,
-        budgets=regularizer.budgets,
-        search=regularizer.search,
-        max_masks=regularizer.max_masks,
-    )
+    expect_room(model, regularizer)
     rates = model.rates
     by_part = {"words": rates.words, "inputs": rates.inputs, "outputs": max(rates.outputs), "U": rates.U}
     differs = not regularizer.share_noise and any(by_part[part] for part in fresh)

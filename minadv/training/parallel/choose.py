@@ -21,9 +21,9 @@ from minadv.training.task import Task
 def start_workers(
     task: Task, workers: int, ranks: ProcessGroup | None = None, *, cuda_aware_mpi: bool | None = None
 ) -> Iterator[Workers]:
-    """The workers that compute a task's steps, with as many BLAS threads as suit its weights; they end with it."""
+    """Workers for a task's steps, with as many BLAS threads as suit its weights; they end with this context."""
     ranks = process_group() if ranks is None else ranks
-    load = task.load  # whose steps, if they are compiled, are loaded now, before the threads of their BLAS are set
+    load = task.load  # this also loads compiled steps: their BLAS must be there before its threads are set
     with threads.blas_threads(1 if load.weights <= CACHE else ranks.threads):
         sharing: Workers
         if ranks.size > 1:
@@ -41,10 +41,10 @@ def start_workers(
 
 
 CACHE = compiled.SMALL
-"""Bytes of recurrent weights that stay in a core's own cache: above it BLAS threads share each product instead."""
+"""Bytes of recurrent weights that stay in a core's own cache; for larger ones, BLAS threads share each product."""
 
 WORTH = 1e8
-"""Multiplications a pass below which a second process is not worth the while of starting it."""
+"""Multiplications of a forward pass below which a second worker takes more time to start than it saves."""
 
 
 def choose_workers(task: Task, asked: int | None, ranks: int = 1) -> int:
@@ -68,6 +68,6 @@ def choose_workers(task: Task, asked: int | None, ranks: int = 1) -> int:
 
 
 def same_workers(config: dict[str, Any], device: Device) -> int | None:
-    """The number of workers that a run was begun with, for bit-equal results, where it can be had: else None."""
+    """The number of workers that a run was begun with, to get the same bits; None on a GPU and under mpiexec."""
     alone = launch.this_process().size == 1 and device.name == "cpu"
     return config.get("workers") if alone else None

@@ -47,7 +47,7 @@ def header(*, seed: int, config: dict[str, Any]) -> Record:
 
 
 def resumed(config: dict[str, Any]) -> Record:
-    """What may be another when a run goes on: the record of it, but for its step."""
+    """The record of a run that goes on: versions and machine, which may have changed; its step is added by the loop."""
     where = {name: config.get(name) for name in ("workers", "ranks", "device")}
     return {"kind": "resumed", "time": now(), "versions": versions(), "platform": platform.platform(), **where}
 
@@ -68,7 +68,7 @@ def versions() -> dict[str, str]:
     except ImportError:
         return found
     pools = [pool for pool in threadpoolctl.threadpool_info() if pool["user_api"] == "blas"]
-    if not compiled.version():  # whose products are SciPy's, which may bring a BLAS of its own
+    if not compiled.version():  # compiled steps multiply by SciPy's BLAS, which may not be NumPy's
         pools = [pool for pool in pools if "numpy" in pool["filepath"]] or pools
     texts = {f"{pool['internal_api']} {pool['version']}, threads: {pool['num_threads']}" for pool in pools}
     return {**found, "blas": "; ".join(sorted(texts))}
