@@ -32,16 +32,16 @@ SEARCHES: dict[str, Search] = {
 
 @dataclass(frozen=True)
 class Target:
-    """What an attack needs to know of a run.
+    """A run that is attacked: on which examples, within which budgets, and how the outcome is counted and written.
 
-    ``examples`` are batches, each with the state in which the network comes to it; ``count`` says how many predictions
-    a batch has; ``score`` sums over a batch what `result` makes a mean's value of, and ``exact`` is whether the masks
-    are few enough to try them all.
+    ``count`` gives the number of predictions in a batch, ``score`` the sum over them of what is counted, such as right
+    answers; ``result`` turns the mean of that into the number of the table's column. ``exact`` says whether the table
+    has a row of the exact search.
     """
 
     run: Any
     budgets: dict[str, int]  # flips, by mask site
-    examples: Sequence[tuple[Any, Any]]
+    examples: Sequence[tuple[Any, Any]]  # batches, each with the state in which the network comes to it
     headline: str
     column: str
     count: Callable[[Any], int]

@@ -40,7 +40,7 @@ class Interrupted(Exception):
 
 @dataclass(frozen=True)
 class Recipe:
-    """How to train, whatever the task. Counts are steps unless they say else.
+    """How to train, whatever the task. Counts are in steps unless a comment says otherwise.
 
     The learning rate is multiplied by ``lr_schedule``, a function of the epoch, and by ``step_schedule``, one of the
     step's number.
@@ -216,7 +216,7 @@ def train(
         with CtrlC() as ctrl_c, Progress(recipe.steps * each, done=state.step * each, **shown_as) as bar:
             if recipe.eval_first and state.step == 0 and math.isinf(state.best_score):
                 state, record = evaluation(task, recipe, state, workers)
-                if not records:  # it is in the log of a run that was killed before its first checkpoint
+                if not records:  # a run that was killed before its first checkpoint has logged it already
                     records.append(record)
                     tell(record)
             while state.step < recipe.steps and not _exhausted(recipe, state):
@@ -227,7 +227,7 @@ def train(
                     new, record = evaluation(task, recipe, new, workers)
                     shown = {**shown, **_told(recipe.monitor, record)}
                     records.append(record)
-                    state = new  # whoever interrupts from here on finds it evaluated
+                    state = new  # an interrupt from here on saves the state with its evaluation
                     tell(record)
                 state = new
                 bar.advance(each, **shown)

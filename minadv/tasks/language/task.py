@@ -29,6 +29,7 @@ from minadv.models.language.noise import PARTS, Noise
 from minadv.models.language.reading import Reading, read
 from minadv.protocol import Comparison, choose_sites
 from minadv.regularizers import AdD, Plain, Regularizer, Term
+from minadv.tasks.methods import expect_room
 from minadv.training.parallel.workers import WHOLE, Part
 from minadv.training.task import Load
 
@@ -221,7 +222,7 @@ def expect_regularizer(model: LanguageModel, regularizer: Regularizer, fresh: tu
     choose_sites(model, getattr(regularizer, "sites", None))
     if not isinstance(regularizer, AdD):
         return
-    regularizer.expect_budgets(model)
+    expect_room(model, regularizer)
     rates = model.rates
     by_part = {"words": rates.words, "inputs": rates.inputs, "outputs": max(rates.outputs), "U": rates.U}
     differs = not regularizer.share_noise and any(by_part[part] for part in fresh)

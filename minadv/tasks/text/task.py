@@ -34,6 +34,7 @@ from minadv.models import encoder, stack
 from minadv.models.encoder import Encoder
 from minadv.models.text import TextBatch, TextClassifier
 from minadv.regularizers import VD, AdD, Plain, Regularizer, Sum, Term
+from minadv.tasks.methods import expect_room
 from minadv.training.parallel.workers import WHOLE, Part
 from minadv.training.task import Load
 
@@ -143,9 +144,9 @@ class TextTask:
     def _terms(
         self, reading: Reading, params: Any, step: int, weight: float, part: Part, model: TextClassifier
     ) -> Iterator[Term]:
-        """Those of the groups of a batch in which the part has texts, as shares of the batch's mean."""
+        """The terms of the groups of a batch in which this worker has texts, as shares of the batch's mean."""
         n = len(reading.buckets.rows(step))
-        part.rows(n)  # more members than texts are an error
+        part.rows(n)  # raises ValueError if there are more workers than texts
         before = 0
         for g, rows in enumerate(reading.buckets.groups(step)):
             mine = part.of_group(before, len(rows))
@@ -172,7 +173,7 @@ class TextTask:
 
 
 def _added(one: Term, other: Term) -> Term:
-    """The term of the texts of both."""
+    """The sum of two terms: the term of the texts of both."""
     join = namespace(one.value).concatenate
     nll = one.nll if other.nll is None else join([one.nll, other.nll])
     return replace(one, value=join([one.value, other.value]), grads=tree_add(one.grads, other.grads), nll=nll)
@@ -192,7 +193,7 @@ def expect_regularizer(model: TextClassifier, regularizer: Regularizer) -> None:
             expect_regularizer(model, part)
     if not isinstance(regularizer, AdD):
         return
-    regularizer.expect_budgets(model)
+    expect_room(model, regularizer)
     differs = not regularizer.share_noise and model.embedding_dropout > 0
     if getattr(regularizer.search, "start", None) == "base" and not differs:
         raise ValueError(

@@ -22,7 +22,7 @@ from minadv.training.task import Task
 def start_workers(
     task: Task, workers: int, ranks: ProcessGroup | None = None, *, cuda_aware_mpi: bool | None = None
 ) -> Iterator[Workers]:
-    """The workers that compute a task's steps, with as many BLAS threads as suit its weights; they end with it."""
+    """Workers for a task's steps, with as many BLAS threads as suit its weights; they end with this context."""
     ranks = process_group() if ranks is None else ranks
     load = task.load  # this loads what compiles passes, and its BLAS, before the threads of that are limited
     with limit_threads(1 if load.weights <= CORE_CACHE else ranks.threads):
@@ -42,7 +42,7 @@ def start_workers(
 
 
 WORTH = 1e8
-"""Multiplications a pass below which a second process is not worth the while of starting it."""
+"""Multiplications of a forward pass below which a second worker takes more time to start than it saves."""
 
 
 def choose_workers(task: Task, asked: int | None, ranks: int = 1) -> int:
@@ -66,6 +66,6 @@ def choose_workers(task: Task, asked: int | None, ranks: int = 1) -> int:
 
 
 def same_workers(config: dict[str, Any], device: Device) -> int | None:
-    """The number of workers that a run was begun with, for bit-equal results, where it can be had: else None."""
+    """The number of workers that a run was begun with, to get the same bits; None on a GPU and under mpiexec."""
     alone = launch.this_process().size == 1 and device.name == "cpu"
     return config.get("workers") if alone else None

@@ -160,7 +160,7 @@ def _read(flat: Any, like: Any) -> Any:
 
 
 def checksum(params: Any) -> int:
-    """A number of 12 bits that differs, all but surely, between different parameters; a float32 adds 4096 of them."""
+    """A number below 4096 that almost surely differs between different parameters; a float32 adds 4096 such exactly."""
     crc = 0
     for _, leaf in leaves(params):
         crc = zlib.crc32(np.ascontiguousarray(to_host(leaf)).data, crc)

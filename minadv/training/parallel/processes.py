@@ -197,6 +197,6 @@ def main() -> None:
     """A worker process; its arguments are the dtype, file descriptors, sizes and part that `_start` gives it."""
     dtype = sys.argv[1]
     connection, fd, size, others, index, count = map(int, sys.argv[2:])
-    warnings.simplefilter("ignore", UserWarning)  # the parent, which computes a part as well, has said it
+    warnings.simplefilter("ignore", UserWarning)  # the parent process computes a part of the batch as well, and warns
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError), limit_threads(1):
         serve(Connection(connection), Shared(fd, size, dtype, others), Part(index, count))

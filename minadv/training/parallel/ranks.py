@@ -26,7 +26,7 @@ Given = TypeVar("Given")
 Made = TypeVar("Made")
 
 PATIENCE = 3.0
-"""Seconds in which all ranks must fail for it to count as one failure; after them, the one that did ends the others."""
+"""Seconds that a rank that failed waits for all others to fail as well; if they do not, it ends them."""
 
 
 class ProcessGroup:

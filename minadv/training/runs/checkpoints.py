@@ -175,7 +175,7 @@ def _read(path: Path) -> Checkpoint:
     tensors = path.with_name(about["file"])
     return Checkpoint(
         *(path, content["step"], tensors, about["bytes"], about["sha256"], content["scalars"], content["meta"]),
-        content.get("run"),  # which the first ones did not say
+        content.get("run"),  # absent from checkpoints of the first versions
     )
 
 

@@ -48,7 +48,7 @@ def header(*, seed: int, config: dict[str, Any]) -> Record:
 
 
 def resumed(config: dict[str, Any]) -> Record:
-    """What may be another when a run goes on: the record of it, but for its step."""
+    """The record of a run that goes on: versions and machine, which may have changed; its step is added by the loop."""
     where = {name: config.get(name) for name in ("workers", "ranks", "device")}
     found = {"engine": _engine(config), "versions": versions(), "platform": platform.platform()}
     return {"kind": "resumed", "time": now(), **found, **where}
