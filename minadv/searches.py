@@ -208,6 +208,10 @@ class Exact(Search):
                 "lower the budget, raise max_masks (--max-masks), or use search=Reselect() (--search reselect)"
             )
 
+    def first(self, eps0: Masks, budgets: Mapping[str, int], rng: Rng | None) -> None:
+        if rng is not None:
+            _draw_unused_flip(eps0, rng)
+
     def run(self, objective: Objective, first: Visit | None, rng: Rng | None) -> tuple[Visit, ...]:
         names = list(objective.eps0)
         balls = [list(_ball(objective.eps0[n].shape[1], objective.budgets[n])) for n in names]
@@ -218,6 +222,12 @@ class Exact(Search):
             top = visit if top is None else best([top, visit])
         assert top is not None
         return (top,)
+
+
+def _draw_unused_flip(eps0: Masks, rng: Rng) -> None:
+    """Draw the random start that version 0.1 drew for every search: a seed then finds the same masks as it did."""
+    for eps in eps0.values():
+        masks.one_flip(rng, eps)
 
 
 def ball_size(H: int, budget: int) -> int:
@@ -250,6 +260,7 @@ class Random(Search):
     def first(self, eps0: Masks, budgets: Mapping[str, int], rng: Rng | None) -> None:
         if rng is None:
             raise ValueError("rng is None, and a random search draws its masks: give a numpy.random.Generator")
+        _draw_unused_flip(eps0, rng)
 
     def run(self, objective: Objective, first: Visit | None, rng: Rng | None) -> tuple[Visit, ...]:
         assert rng is not None
