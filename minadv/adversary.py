@@ -3,9 +3,15 @@ r"""The search for the adversarial mask: base pass, distance, influence map, fli
 .. math:: \epsilon^{adv} = \arg\max_{\epsilon:\ \#\{i:\, \epsilon_i \ne \epsilon^0_i\} \le b} \;
           \sum_t \lambda_t D[p_t(\epsilon^0) \,\|\, p_t(\epsilon)]
 
-`find_adversary` is the door to it, over any model of `minadv.protocol`: it runs the base pass, hands the objective of
-`minadv.objective` to one of `minadv.searches`, the paper's `Greedy` unless told otherwise, and returns a `Trace` of
-every mask that was looked at. Nothing here is differentiated: the mask that is found is a constant of the loss.
+`find_adversary` is the door to it, over any model of `minadv.protocol`. Where the parts of the paper's search are:
+
+* :math:`p_t(\epsilon^0)`, the base pass, and the first influence map beside it: `minadv.objective.Objective.begin`;
+* :math:`\epsilon^s`, the mask at which the search starts: `minadv.searches.first_mask`;
+* :math:`\sum_t \lambda_t D_t`: the model's ``compare``; its gradient, the map: `Objective.influence_of`;
+* the flip, K times (Eq. 7, 8): `minadv.searches.Greedy`, by `minadv.flip.flip`.
+
+What comes out is a `Trace` of every mask that was looked at. Nothing here is differentiated: the mask that is found is
+a constant of the loss.
 """
 
 from __future__ import annotations
@@ -40,7 +46,7 @@ class Trace:
 
     eps: Masks
     eps0: Masks
-    im: Masks | None  # the last influence map, taken at the visit that holds it, not at eps
+    im: Masks | None  # the last map taken; it belongs to the last visit with an ``im``, not to eps
     d: Array | None  # (B,), the distance at eps; None for keep="last", whose last mask is not scored
     passes: Passes
     budgets: dict[str, int]
@@ -51,7 +57,7 @@ class Trace:
 
     @property
     def start(self) -> Masks:
-        """The first mask of the search."""
+        r"""The mask at which Greedy and Reselect start, :math:`\epsilon^s`; of other searches the first visit."""
         return self.visits[0].eps
 
 
@@ -77,38 +83,41 @@ def find_adversary(
     r"""Find the mask, within a budget of flips, whose prediction is furthest from that of the base mask (Eq. 4).
 
     Give ``delta``, a share of the units, or ``budgets``, a number of flips; one for all sites or a dict by site.
-    ``eps0`` is the base mask (default: the expected mask, the full network, m = 1). ``noise`` is that of the base pass
-    (None: no noise), ``adv_noise`` that of the perturbed passes (None: the same). ``lam``, (N,) or (N, B) for the N
-    steps of the model's features, weighs them (default: the model's). ``sites`` defaults to every recurrent one.
-    ``rng`` may be None for a search that draws nothing.
+    ``eps0`` is the base mask (default: the expected mask, the full network, m = 1). ``distance`` names one of
+    `minadv.distances`; ``scale`` is as in `minadv.masks.scale`, with ``p`` for ``"inverted"``. ``noise`` is that of the
+    base pass (None: no noise), ``adv_noise`` that of the perturbed passes (None: the same). ``lam``, (N,) or (N, B) for
+    the N steps of the model's features, weighs them (default: the model's). ``sites`` defaults to every recurrent one;
+    ``state`` is the recurrent state that every pass starts from. ``rng`` may be None for a search that draws nothing.
 
-    The base pass is in the trace: its cache can be gone back through. Passes that the search makes are forgotten
+    The base pass is in the trace, so that gradients can be taken through it later; the other passes may be forgotten
     (`minadv.protocol.scope`).
 
     Raises ValueError for anything out of range before any pass is run (for ``lam``, whose shape only the model knows,
-    at the first comparison), and for a distance that is NaN, naming the example.
+    at the first comparison), and for a distance or a map that is NaN, naming the example.
     """
     expect_search(search)
-    measure = distances.by_name(distance)
     masks.expect_scale(scale, p)
-    limits = find_budgets(model, search=search, sites=sites, delta=delta, budgets=budgets)
-    chosen = tuple(site for site in model.sites if site.name in limits)
-    binary, base_masks, fixed = _base_mask(model, params, batch, chosen, eps0, scale, p)
-    first = search.first(binary, limits, rng)
-    perturbed = noise if adv_noise is None else adv_noise
-    with protocol.scope(model) as keep:
-        given, noises = [base_masks], [noise]
-        if first is not None:  # the base pass and the first perturbed one do not wait for each other
-            given.append({**fixed, **{n: masks.scale(e, scale, p=p) for n, e in first.items()}})
-            noises.append(perturbed)
-        base, *probes = protocol.run_bodies(model, params, batch, masks=given, noises=noises, state=state)
+    b = find_budgets(model, search=search, sites=sites, delta=delta, budgets=budgets)
+    searched = tuple(site for site in model.sites if site.name in b)
+    eps0, m0, fixed = _base_mask(model, params, batch, searched, eps0, scale, p)
+    objective = Objective(
+        model=model,
+        params=params,
+        batch=batch,
+        eps0=eps0,
+        budgets=b,
+        fixed=fixed,
+        distance=distances.by_name(distance),
+        lam=lam,
+        scale=scale,
+        p=p,
+        adv_noise=noise if adv_noise is None else adv_noise,
+        state=state,
+    )
+    with protocol.scope(model) as keep:  # at its end the model may forget every pass but the base pass
+        objective, base, first = objective.begin(m0, noise, search.first(eps0, b, rng))
         keep(base.cache)
-        objective = Objective(
-            *(model, params, batch, binary, limits, base.features, fixed, measure, lam, scale, p, perturbed, state),
-            spent=[len(probes), 0],
-        )
-        visit = None if first is None else objective.influence_of(first, probes.pop())
-    visits = search.run(objective, visit, rng)
+    visits = search.run(objective, first, rng)  # Eq. 4, the argmax
     found = search.result(visits)
     if found.d is not None and bool((nan := found.d != found.d).any()):
         raise ValueError(
@@ -117,15 +126,15 @@ def find_adversary(
     maps = [visit.im for visit in visits if visit.im is not None]
     return Trace(
         eps=found.eps,
-        eps0=binary,
+        eps0=eps0,
         im=maps[-1] if maps else None,
         d=found.d,
         passes=Passes(*objective.spent),
-        budgets=limits,
+        budgets=b,
         visits=visits,
         search=search,
         base=base,
-        flips={name: masks.hamming(found.eps[name], binary[name]) for name in binary},
+        flips={name: masks.hamming(found.eps[name], eps0[name]) for name in eps0},
     )
 
 

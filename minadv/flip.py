@@ -35,8 +35,9 @@ def flip(
 ) -> Array:
     r"""Flip units of ``eps`` where the influence map ``im`` says that the distance grows (Eq. 7).
 
-    ``eps``, ``im`` and ``eps0`` are ``(B, H)``; ``budget`` is the largest number of units in which the result may
-    differ from ``eps0``. ``allow_unflip`` belongs to ``"strict"``, ``norm`` to ``"paper"``, ``variant`` to
+    ``eps``, ``im`` and ``eps0`` are ``(B, H)``; ``budget`` is b, a number of units. Only ``"strict"`` keeps the result
+    within b units of ``eps0``: ``"paper"`` ends b + 1 away, or b² + 1 for the norm l2, and ``"authors"`` counts changes
+    from ``eps``. ``allow_unflip`` belongs to ``"strict"``, ``norm`` to ``"paper"``, ``variant`` to
     ``"authors"``; see the function of each rule. Cost: one sort of H numbers per example.
 
     Raises ValueError for a mask that is not binary, a map with NaN (naming the example), a budget that is negative or
@@ -56,7 +57,10 @@ def flip(
         raise ValueError(f"budget is {budget!r}, expected a whole number of flips from 0 to H = {H}")
     nan = xp.isnan(im).any(axis=1)
     if bool(nan.any()):
-        raise ValueError(f"im is NaN for example {int(nan.argmax())} (and {int(nan.sum())} of {nan.size} in all)")
+        raise ValueError(
+            f"im is NaN for example {int(nan.argmax())} (and {int(nan.sum())} of {nan.size} in all): "
+            "are its input and the parameters finite?"
+        )
 
     if rule == "strict":
         return _strict(eps, im, eps0, budget, allow_unflip)
@@ -74,26 +78,25 @@ def _strict(eps: Array, im: Array, eps0: Array, budget: int, allow_unflip: bool)
 
     .. math:: d_n = S_n - \max(0, \max_{k \le n} S_k - b)
 
-    and a flip is skipped exactly where that running maximum rises. From a start at ``eps0`` the result maximises any
+    and a flip is skipped exactly where the subtracted term rises. From a start at ``eps0`` the result maximises any
     objective that is linear in eps, within the budget.
     """
     xp = namespace(eps)
-    start = hamming(eps, eps0)
-    too_far = start > budget
+    spent = hamming(eps, eps0)  # (B,)
+    too_far = spent > budget
     if bool(too_far.any()):
-        b = int(too_far.argmax())
+        row = int(too_far.argmax())
         raise ValueError(
-            f"eps differs from eps0 in {int(start[b])} units in example {b}, which is beyond the budget of {budget}"
+            f"eps differs from eps0 in {int(spent[row])} units in example {row}, which is beyond the budget of {budget}"
         )
-    gain = (1 - 2 * eps) * im  # (B, H)
-    away = eps == eps0
-    step = xp.where(away, 1, -1) * (gain > 0)  # +1: further from eps0, -1: back, 0: left alone
+    gain = (1 - 2 * eps) * im  # Eq. 7, (B, H)
+    step = xp.where(eps == eps0, 1, -1) * (gain > 0)  # +1: further from eps0, -1: back, 0: left alone
     if not allow_unflip:
         step = xp.maximum(step, 0)
 
     order = xp.argsort(-gain, axis=1, kind="stable")  # ties by lowest index
     step = xp.take_along_axis(step, order, axis=1)
-    S = start[:, None] + _running(xp.add, step)
+    S = spent[:, None] + _running(xp.add, step)
     excess = xp.maximum(_running(xp.maximum, S) - budget, 0)
     before = xp.concatenate([xp.zeros_like(excess[:, :1]), excess[:, :-1]], axis=1)
     taken = (step != 0) & (excess == before)
@@ -108,7 +111,8 @@ def _paper(eps: Array, im: Array, eps0: Array, budget: int, norm: str) -> Array:
     flipped as well.
     """
     xp = namespace(eps)
-    order = xp.argsort(-((1 - 2 * eps) * im), axis=1, kind="stable")
+    gain = (1 - 2 * eps) * im  # (B, H)
+    order = xp.argsort(-gain, axis=1, kind="stable")
     step = xp.take_along_axis(xp.where(eps == eps0, 1, -1), order, axis=1)
     distance = hamming(eps, eps0)[:, None] + _running(xp.add, step) - step  # before each flip
     limit = budget if norm == "count" else budget * budget
@@ -119,7 +123,8 @@ def _paper(eps: Array, im: Array, eps0: Array, budget: int, norm: str) -> Array:
 def _authors(eps: Array, im: Array, budget: int, variant: str) -> Array:
     r"""The released code's rule: change the candidates whose :math:`|IM|` is above the c-th largest, strictly.
 
-    A candidate is a unit whose state and influence disagree: kept with IM <= 0, or dropped with IM > 0. At most c - 1
+    A candidate is a unit whose state and influence disagree: kept with IM <= 0 (with IM = 0 it never passes the strict
+    threshold), or dropped with IM > 0. At most c - 1
     units change, fewer on ties. The sequential-image code passes c = b + 1 and may re-activate units; the text code
     passes c = b and only ever drops. The count starts from ``eps``, not from ``eps0``.
     """

@@ -1,13 +1,13 @@
 r"""The GRU with a time-invariant mask on its recurrent connection (Eq. 1 for a gated cell).
 
 .. math:: r_t, z_t = \sigma(x_t W_{r,z} + \hat h_{t-1} U_{r,z} + b_{r,z}), \qquad \hat h_t = m \odot h_t
-.. math:: n_t = \tanh(x_t W_n + b_n + r_t \odot q_t), \quad q_t = \hat h_{t-1} U_n + bn, \qquad
+.. math:: n_t = \tanh(x_t W_n + b_n + r_t \odot q_t), \quad q_t = \hat h_{t-1} U_n + \mathrm{bn}, \qquad
           h_t = (1 - z_t) \odot n_t + z_t \odot h_{t-1}
 
 The masked copy enters r, z and n; the leak :math:`z_t \odot h_{t-1}` stays clean, as the cell of an LSTM does
-(``leak="masked"`` takes the masked copy there too). The columns of W, U and b are three blocks in the order r, z, n;
-``bn`` is the recurrent bias inside the reset. Indices and sizes are those of `minadv.rnn`: read that file first and
-this one beside it.
+(``leak="masked"`` takes the masked copy there too). The columns of W, U and b are three blocks in the order r, z, n,
+:math:`b_n` among them; ``bn`` is another bias, the recurrent one inside the reset. Indices and sizes are those of
+`minadv.rnn`: read that file first and this one beside it.
 """
 
 from __future__ import annotations
@@ -54,15 +54,15 @@ class Cache:
 class Grads:
     """Gradients of the loss with respect to everything that forward took, and to every masked state."""
 
-    params: Params | None
+    params: Params | None  # None if weights=False; the others are None only where `minadv.fast` was told so
     x: Array | None  # (T, B, I)
     state: State
     m: Array | None  # (B, H)
-    hhat: Array | None  # (T, B, H)
+    hhat: Array | None  # (T, B, H), hhat[u] belongs to the masked copy of h_u, u = 0, ..., T - 1
 
 
 def init(rng: np.random.Generator, n_in: int, n_hidden: int, *, dtype: npt.DTypeLike = np.float32) -> Params:
-    """Glorot-uniform W and orthogonal U by block, zero biases; drawn on the host."""
+    """Glorot-uniform W and orthogonal U by block, zero biases; drawn by NumPy, on the CPU."""
     W = blocks([glorot(rng, n_in, n_hidden, dtype) for _ in range(3)])
     U = blocks([orthogonal(rng, n_hidden, dtype) for _ in range(3)])
     return Params(W, U, np.zeros(3 * n_hidden, dtype), np.zeros(n_hidden, dtype))
@@ -90,7 +90,7 @@ def forward(
     valid = xp.ones((T, B, 1), bool) if valid is None else valid[:, :, None]
     h = xp.empty((T + 1, B, H), x.dtype)  # (T+1, B, H)
     h[0] = 0 if state is None else state.h
-    a, q = (xp.empty((T, B, n * H), x.dtype) for n in (3, 1))  # (T, B, 3H) and (T, B, H)
+    a, q = (xp.empty((T, B, k * H), x.dtype) for k in (3, 1))  # (T, B, 3H) and (T, B, H)
     for t in range(1, T + 1):
         hhat = m * h[t - 1]  # (B, H)
         x_r, x_z, x_n = xp.split(x[t - 1] @ params.W + params.b, 3, axis=1)  # (B, H) each
@@ -112,39 +112,39 @@ def backward(
     ``dh (T, B, H)``: gradient of the loss with respect to the returned ``h`` (None: zero); ``dstate``: to the returned
     state. ``weights=False`` leaves out the gradients of W, U, b and bn, which the influence map does not need.
 
-    .. math:: dn_t = (1 - n_t^2)(1 - z_t)\,dh_t, \quad dr_t = r_t(1-r_t)\,q_t\,dn_t, \quad
-              dz_t = z_t(1-z_t)(h_{t-1} - n_t)\,dh_t
+    .. math:: dn_t = (1 - z_t)\,dh_t, \quad dz_t = (h_{t-1} - n_t)\,dh_t, \quad
+              dr_t = q_t\,(1 - n_t^2)\,dn_t
 
-    .. math:: d(xW)_t = (dr, dz, dn)_t, \quad d(\hat hU)_t = (dr, dz, r\,dn)_t, \quad
-              d\hat h_{t-1} = d(\hat hU)_t\, U^\top
+    .. math:: d(xW)_t = (r(1-r)\,dr,\; z(1-z)\,dz,\; (1-n^2)\,dn)_t, \quad
+              d(\hat hU)_t = (r(1-r)\,dr,\; z(1-z)\,dz,\; r\,(1-n^2)\,dn)_t
 
-    .. math:: dh_{t-1} \mathrel{+}= m \odot d\hat h_{t-1} + z_t \odot dh_t, \quad dm = \sum_u d\hat h_u \odot h_u
+    .. math:: d\hat h_{t-1} = d(\hat hU)_t\, U^\top, \quad
+              dh_{t-1} \mathrel{+}= m \odot d\hat h_{t-1} + z_t \odot dh_t, \quad dm = \sum_u d\hat h_u \odot h_u
 
-    Here dr, dz and dn are gradients of the pre-activations. With ``leak="masked"`` the share :math:`z_t \odot dh_t`
-    goes to :math:`\hat h_{t-1}` instead. Cost: as forward, and again for the weights.
+    With ``leak="masked"``, :math:`\hat h_{t-1}` stands for :math:`h_{t-1}` in :math:`dz_t`, and the share
+    :math:`z_t \odot dh_t` goes to :math:`\hat h_{t-1}`. Cost: as forward, and again for the weights.
     """
     xp, T, B, H = backward_inputs(params, cache, dh, dstate)
     x, h, m, valid, clean = cache.x, cache.h, cache.m, cache.valid, cache.leak == "clean"
-    dxW, dhU, dhhat = (xp.empty((T, B, n * H), x.dtype) for n in (3, 3, 1))  # (T, B, 3H) twice and (T, B, H)
+    dxW, dhU, dhhat = (xp.empty((T, B, k * H), x.dtype) for k in (3, 3, 1))  # (T, B, 3H) twice and (T, B, H)
     dh_t = xp.zeros((B, H), x.dtype) if dstate is None else dstate.h  # (B, H), what the steps after t hand back
     for t in range(T, 0, -1):
         dh_t = dh_t if dh is None else dh_t + dh[t - 1]
         carried = xp.where(valid[t - 1], 0, dh_t)  # over padding the gradient goes past the cell
         dh_t = dh_t - carried
         r, z, n = xp.split(cache.a[t - 1], 3, axis=1)
-        dn = (1 - n**2) * (1 - z) * dh_t
-        dr = r * (1 - r) * cache.q[t - 1] * dn
-        dz = z * (1 - z) * ((h[t - 1] if clean else m * h[t - 1]) - n) * dh_t
-        dleak = z * dh_t
-        dxW[t - 1] = xp.concatenate([dr, dz, dn], axis=1)
-        dhU[t - 1] = xp.concatenate([dr, dz, r * dn], axis=1)
-        dhhat[t - 1] = dhU[t - 1] @ params.U.T + (0 if clean else dleak)
+        dn, dz, dleak = (1 - z) * dh_t, ((h[t - 1] if clean else m * h[t - 1]) - n) * dh_t, z * dh_t
+        dpre_n = (1 - n**2) * dn
+        dr = cache.q[t - 1] * dpre_n
+        dxW[t - 1] = xp.concatenate([r * (1 - r) * dr, z * (1 - z) * dz, dpre_n], axis=1)
+        dhU[t - 1] = xp.concatenate([r * (1 - r) * dr, z * (1 - z) * dz, r * dpre_n], axis=1)
+        dhhat[t - 1] = dhU[t - 1] @ params.U.T + (0 if clean else dleak)  # of the masked copy of h_{t-1}
         dh_t = m * dhhat[t - 1] + (dleak if clean else 0) + carried
     dm = influence_map(h[:-1], dhhat)  # Eq. 6
     dx = dxW @ params.W.T  # (T, B, I)
     dparams = None
     if weights:
-        flat_x, flat_hhat, flat_dxW, flat_dhU = (a.reshape(T * B, -1) for a in (x, m * h[:-1], dxW, dhU))
+        flat_x, flat_hhat, flat_dxW, flat_dhU = (v.reshape(T * B, -1) for v in (x, m * h[:-1], dxW, dhU))
         dW, dU, db = flat_x.T @ flat_dxW, flat_hhat.T @ flat_dhU, flat_dxW.sum(axis=0)
         dparams = Params(W=dW, U=dU, b=db, bn=flat_dhU[:, 2 * H :].sum(axis=0))
     return Grads(dparams, dx, State(dh_t), dm, dhhat)

@@ -32,9 +32,10 @@ class ZeroInfluenceWarning(UserWarning):
 def influence_map(h_prev: Array, dhhat: Array) -> Array:
     r"""The sum over time of Eq. 6, ``(B, H)``: :math:`\partial D/\partial m_i = \sum_u g_{u,i} h_{u,i}`.
 
-    ``h_prev (T, B, H)``: the states that entered each step, ``concat(h_0, h[:-1])``; ``dhhat (T, B, H)``: `Grads.hhat`
-    of a backward pass from :math:`\sum_t \lambda_t D_t`. Equals that pass's `Grads.m`. A masked readout adds its own
-    term at the step it reads (u = t), in the model.
+    ``h_prev (T, B, H)``: ``h_prev[u]`` is :math:`h_u`, the state that entered step u + 1, u = 0, ..., T - 1
+    (``cache.h[:-1]``); ``dhhat (T, B, H)``: `Grads.hhat` of a backward pass from :math:`\sum_t \lambda_t D_t`. Equals
+    that pass's `Grads.m`. It is IM where the scale is 1; `minadv.objective.Objective.influence_of` makes IM of it for
+    the other scales. A masked readout adds its own term at the step it reads (u = t), in the model.
     """
     xp = namespace(h_prev=h_prev, dhhat=dhhat)
     expect_shape("h_prev", h_prev, ("T", "B", "H"))
@@ -43,30 +44,33 @@ def influence_map(h_prev: Array, dhhat: Array) -> Array:
 
 
 def influence_map_double_sum(cell: Any, params: Any, cache: Any, dh: Array, dread: Array | None = None) -> Array:
-    r"""The double sum of Eq. 6 as it is printed, ``(B, H)``: the readable reference, O(T²).
+    r"""The double sum of Eq. 6, ``(B, H)``: the readable reference, O(T²).
 
     ``cell`` is the module (`minadv.rnn`, `lstm`, `gru`) that made ``cache``; ``dh[t-1]`` is
     :math:`\lambda_t\, \partial D_t / \partial h_t`. For a readout from the masked state, ``dread[t-1]`` is
-    :math:`\lambda_t\, \partial D_t/\partial \hat h_t`, and the sum over u includes u = t.
+    :math:`\lambda_t\, \partial D_t/\partial \hat h_t`, and the sum over u includes u = t; ``dh`` is then ``m * dread``,
+    what reaches :math:`h_t` through its masked copy.
 
-    Differs from the paper: u starts at 0, because a carried initial state is masked like every other.
+    Differs from the paper: :math:`D_t` reads the clean :math:`h_t`, so that the factors are
+    :math:`\partial D_t/\partial h_t` and :math:`\partial h_t/\partial \hat h_u`; and u starts at 0, because a carried
+    initial state is masked like every other.
     """
     xp = namespace(dh=dh, dread=dread)
     h = cache.h  # (T+1, B, H), h[t] is h_t
-    im: Array = xp.zeros_like(h[0])
+    dm: Array = xp.zeros_like(h[0])
     for t in range(1, dh.shape[0] + 1):
         only_t = xp.zeros_like(dh)
         only_t[t - 1] = dh[t - 1]
         g = cell.backward(params, cache, only_t, weights=False).hhat  # g[u] = d(lam_t D_t) / d hhat_u
         for u in range(t):
-            im = im + g[u] * h[u]  # Eq. 6
+            dm = dm + g[u] * h[u]  # Eq. 6
         if dread is not None:
-            im = im + dread[t - 1] * h[t]  # Eq. 6, u = t
-    return im
+            dm = dm + dread[t - 1] * h[t]  # Eq. 6, u = t
+    return dm
 
 
 def warn_if_zero(im: Mapping[str, Array], d: Array) -> bool:
-    r"""Warn, and return True, if the distance is zero up to rounding in every example and every map with it.
+    r"""Warn, and return True, if the distance is zero up to rounding in every example, or every map is exactly zero.
 
     At :math:`\epsilon^s = \epsilon^0`, with nothing else random, D is at its minimum: its gradient is rounding, and the
     signs of rounding would choose the flips.
@@ -76,7 +80,7 @@ def warn_if_zero(im: Mapping[str, Array], d: Array) -> bool:
     zero = bool((d <= nothing).all()) or all(not bool(values.any()) for values in im.values())
     if zero:
         warnings.warn(
-            "the influence map is zero up to rounding: the probed mask predicts just what the base mask predicts. "
+            "the influence map is zero up to rounding: no mask changes the distance, as at the base mask itself. "
             'Start from one random flip (start="flip", --init flip), or let another noise differ between the passes '
             "(adv_noise, share_noise=False; --noise independent, --fresh)",
             ZeroInfluenceWarning,

@@ -49,17 +49,17 @@ class Cache:
 class Grads:
     """Gradients of the loss with respect to everything that forward took, and to every masked state."""
 
-    params: Params | None
+    params: Params | None  # None if weights=False; the others are None only where `minadv.fast` was told so
     x: Array | None  # (T, B, I)
     state: State
     m: Array | None  # (B, H)
-    hhat: Array | None  # (T, B, H)
+    hhat: Array | None  # (T, B, H), hhat[u] belongs to the masked copy of h_u, u = 0, ..., T - 1
 
 
 def init(
     rng: np.random.Generator, n_in: int, n_hidden: int, *, dtype: npt.DTypeLike = np.float32, forget_bias: float = 1.0
 ) -> Params:
-    """Glorot-uniform W and orthogonal U by block, zero b but for the forget gate; drawn on the host."""
+    """Glorot-uniform W and orthogonal U by block, zero b but for the forget gate; drawn by NumPy, on the CPU."""
     W = blocks([glorot(rng, n_in, n_hidden, dtype) for _ in range(4)])
     U = blocks([orthogonal(rng, n_hidden, dtype) for _ in range(4)])
     b = np.zeros(4 * n_hidden, dtype)
@@ -77,7 +77,7 @@ def forward(
 ) -> tuple[Array, State, Cache]:
     """Run the network over a sequence.
 
-    ``x (T, B, I)``; ``m (B, H)``, all ones if None; ``valid (T, B)`` is False on padding, over which h and c are
+    ``x (T, B, I)``; ``m (B, H)``, all ones if None; ``valid (T, B)`` is False on padding, over which the state is
     carried unchanged (``x`` must be finite there). Returns ``h (T, B, H)``, the last state and the cache.
 
     Cost: T products of (B, H) by (H, 4H) and of (B, I) by (I, 4H). Keeps about 6 TBH numbers for backward.
@@ -90,9 +90,9 @@ def forward(
     a = xp.empty((T, B, 4 * H), x.dtype)  # (T, B, 4H)
     for t in range(1, T + 1):
         hhat = m * h[t - 1]  # (B, H)
-        z = x[t - 1] @ params.W + hhat @ params.U + params.b  # (B, 4H)
-        z_i, z_f, z_g, z_o = xp.split(z, 4, axis=1)
-        i, f, g, o = sigma(z_i), sigma(z_f), xp.tanh(z_g), sigma(z_o)  # (B, H) each
+        pre = x[t - 1] @ params.W + hhat @ params.U + params.b  # (B, 4H)
+        pre_i, pre_f, pre_g, pre_o = xp.split(pre, 4, axis=1)
+        i, f, g, o = sigma(pre_i), sigma(pre_f), xp.tanh(pre_g), sigma(pre_o)  # (B, H) each
         c_t = f * c[t - 1] + i * g  # Eq. 1
         h_t = o * xp.tanh(c_t)  # Eq. 1
         a[t - 1] = xp.concatenate([i, f, g, o], axis=1)
@@ -113,34 +113,34 @@ def backward(
               (di, df, dg, do)_t = (dc_t g_t,\; dc_t c_{t-1},\; dc_t i_t,\; dh_t \tanh c_t), \quad
               dc_{t-1} = dc_t \odot f_t
 
-    .. math:: dz_t = (i(1-i)\,di,\; f(1-f)\,df,\; (1-g^2)\,dg,\; o(1-o)\,do)_t, \quad
-              d\hat h_{t-1} = dz_t U^\top, \quad dh_{t-1} \mathrel{+}= m \odot d\hat h_{t-1}, \quad
+    .. math:: dpre_t = (i(1-i)\,di,\; f(1-f)\,df,\; (1-g^2)\,dg,\; o(1-o)\,do)_t, \quad
+              d\hat h_{t-1} = dpre_t\, U^\top, \quad dh_{t-1} \mathrel{+}= m \odot d\hat h_{t-1}, \quad
               dm = \sum_u d\hat h_u \odot h_u
 
     Cost: as forward, and again for the weights.
     """
     xp, T, B, H = backward_inputs(params, cache, dh, dstate)
     x, h, c, m, valid = cache.x, cache.h, cache.c, cache.m, cache.valid
-    dz, dhhat = (xp.empty((T, B, n * H), x.dtype) for n in (4, 1))  # (T, B, 4H) and (T, B, H)
-    dh_t, dc_t = xp.zeros((2, B, H), x.dtype) if dstate is None else (dstate.h, dstate.c)  # from the steps after t
+    dpre, dhhat = (xp.empty((T, B, k * H), x.dtype) for k in (4, 1))  # (T, B, 4H) and (T, B, H)
+    dh_t, dc_t = xp.zeros((2, B, H), x.dtype) if dstate is None else (dstate.h, dstate.c)  # (B, H) each
     for t in range(T, 0, -1):
         dh_t = dh_t if dh is None else dh_t + dh[t - 1]
-        carried_h, carried_c = (xp.where(valid[t - 1], 0, d) for d in (dh_t, dc_t))  # over padding, past the cell
+        carried_h, carried_c = (xp.where(valid[t - 1], 0, d) for d in (dh_t, dc_t))  # as in rnn
         dh_t, dc_t = dh_t - carried_h, dc_t - carried_c
         i, f, g, o = xp.split(cache.a[t - 1], 4, axis=1)
         tanh_c = xp.tanh(c[t])
         dc_t = dc_t + dh_t * o * (1 - tanh_c**2)
         di, df, dg, do = dc_t * g, dc_t * c[t - 1], dc_t * i, dh_t * tanh_c
-        dz[t - 1] = xp.concatenate([i * (1 - i) * di, f * (1 - f) * df, (1 - g**2) * dg, o * (1 - o) * do], axis=1)
-        dhhat[t - 1] = dz[t - 1] @ params.U.T
+        dpre[t - 1] = xp.concatenate([i * (1 - i) * di, f * (1 - f) * df, (1 - g**2) * dg, o * (1 - o) * do], axis=1)
+        dhhat[t - 1] = dpre[t - 1] @ params.U.T  # of the masked copy of h_{t-1}
         dh_t = m * dhhat[t - 1] + carried_h
         dc_t = f * dc_t + carried_c
     dm = influence_map(h[:-1], dhhat)  # Eq. 6
-    dx = dz @ params.W.T  # (T, B, I)
+    dx = dpre @ params.W.T  # (T, B, I)
     dparams = None
     if weights:
-        flat_x, flat_hhat, flat_dz = (a.reshape(T * B, -1) for a in (x, m * h[:-1], dz))
-        dparams = Params(W=flat_x.T @ flat_dz, U=flat_hhat.T @ flat_dz, b=flat_dz.sum(axis=0))
+        flat_x, flat_hhat, flat_dpre = (v.reshape(T * B, -1) for v in (x, m * h[:-1], dpre))
+        dparams = Params(W=flat_x.T @ flat_dpre, U=flat_hhat.T @ flat_dpre, b=flat_dpre.sum(axis=0))
     return Grads(dparams, dx, State(dh_t, dc_t), dm, dhhat)
 
 

@@ -9,7 +9,7 @@ over any model of `minadv.protocol`, with the influence map (Eq. 6) from one bac
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from minadv import distances, masks, protocol
@@ -40,15 +40,30 @@ class Objective:
     batch: Any
     eps0: Masks
     budgets: dict[str, int]
-    base: Array  # (N, B, F), the base pass's features
     fixed: Masks  # masks of the sites that are not searched
     distance: distances.Distance
     lam: Array | None
     scale: masks.Scale
     p: float | None
-    noise: Any
-    state: Any
+    adv_noise: Any  # of the perturbed passes
+    state: Any  # the recurrent state that every pass starts from
+    base_features: Array | None = None  # (N, B, F), of the base pass, once that has been run
     spent: list[int] = field(default_factory=lambda: [0, 0])  # forward and backward passes
+
+    def begin(self, m0: Masks, noise: Any, start: Masks | None) -> tuple[Objective, Pass, Visit | None]:
+        """Run the base pass, under masks m0 and its own noise, and beside it the pass at the start of a search, if any.
+
+        Returns the objective with the base pass's features, the base pass, and the start with its influence map.
+        """
+        given, noises = [m0], [noise]
+        if start is not None:  # the two passes do not wait for each other
+            given.append(self.seen(start))
+            noises.append(self.adv_noise)
+        base, *probes = protocol.run_bodies(
+            self.model, self.params, self.batch, masks=given, noises=noises, state=self.state
+        )
+        begun = replace(self, base_features=base.features, spent=[len(probes), 0])
+        return begun, base, None if start is None else begun.influence_of(start, probes.pop())
 
     def score(self, eps: Masks) -> Array:
         """The distance of each example, (B,): one forward pass."""
@@ -77,7 +92,7 @@ class Objective:
         return Visit(eps, comparison.d, im)
 
     def select(self, im: Masks, sign: int = 1) -> Masks:
-        """The units of largest positive gain, chosen afresh from eps0."""
+        """The units of largest positive gain, chosen afresh from eps0; ``sign=-1``: by the negated map."""
         return {n: flip(e, sign * im[n], e, self.budgets[n]) for n, e in self.eps0.items()}
 
     def seen(self, eps: Masks) -> Masks:
@@ -86,12 +101,13 @@ class Objective:
 
     def _run(self, several: Sequence[Masks]) -> list[Pass]:
         self.spent[0] += len(several)
-        given, noises = [self.seen(eps) for eps in several], [self.noise] * len(several)
+        given, noises = [self.seen(eps) for eps in several], [self.adv_noise] * len(several)
         return protocol.run_bodies(self.model, self.params, self.batch, masks=given, noises=noises, state=self.state)
 
     def _compare(self, features: Array) -> Comparison:
+        assert self.base_features is not None
         return self.model.compare(
-            self.params, self.base, features, self.lam, self.distance, stop_base=True, weights=False
+            self.params, self.base_features, features, self.lam, self.distance, stop_base=True, weights=False
         )
 
 

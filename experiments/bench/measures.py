@@ -108,12 +108,13 @@ class Searching:
         size, rng = self.problem.size, stream(0, "masks")
         eps0 = {"layer0": masks.ones((size.B, size.H), like=self.base)}
         objective = Objective(
-            *(self.model, self.params, self.batch, eps0, {"layer0": size.budget}, self.base, {}, distances.js),
+            *(self.model, self.params, self.batch, eps0, {"layer0": size.budget}, {}, distances.js),
             lam=None,
             scale="none",
             p=None,
-            noise=None,
+            adv_noise=None,
             state=None,
+            base_features=self.base,
         )
         with protocol.scope(self.model):
             first = search.first(eps0, objective.budgets, rng)

@@ -339,7 +339,7 @@ def compare_heads(
     logits0, record0 = model.predict(wide, features0.astype(np.float64))
     logits1, record1 = model.predict(wide, features1.astype(np.float64))
     d, dlogits0, dlogits1 = distance(logits0, logits1)
-    value, weight = (weight * d).sum(axis=0), weight[..., None]
+    value, weight = (weight * d).sum(axis=0), weight[..., None]  # Eq. 4, the sum over t
     df1, grads = model.predict_backward(wide, record1, weight * dlogits1)
     df0 = None
     if not stop_base:

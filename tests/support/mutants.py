@@ -37,9 +37,9 @@ TABLE = {
     "rnn.py": [
         ("mask lost on the way back", "dh_t = m * dhhat[t - 1] + carried", "dh_t = dhhat[t - 1] + carried", CELLS),
         ("mask gradient by the wrong state", "influence_map(h[:-1], dhhat)", "influence_map(h[1:], dhhat)", HHAT),
-        ("weights one step late", "(x, m * h[:-1], dz)", "(x, m * h[1:], dz)", CELLS),
-        ("padding has a gradient", "(1 - h[t] ** 2) * (dh_t - carried)", "(1 - h[t] ** 2) * dh_t", ZEROS),
-        ("no slope of tanh", "dz[t - 1] = (1 - h[t] ** 2) * ", "dz[t - 1] = ", CELLS),
+        ("weights one step late", "(x, m * h[:-1], dpre)", "(x, m * h[1:], dpre)", CELLS),
+        ("padding has a gradient", "dh_t = dh_t - carried\n", "", ZEROS),
+        ("no slope of tanh", "dpre[t - 1] = (1 - h[t] ** 2) * ", "dpre[t - 1] = ", CELLS),
     ],
     "lstm.py": [
         ("mask lost on the way back", "dh_t = m * dhhat[t - 1] + carried_h", "dh_t = dhhat[t - 1] + carried_h", CELLS),
@@ -72,7 +72,7 @@ TABLE = {
         ("reset gate before the bias", "bn=flat_dhU[:, 2 * H :]", "bn=flat_dxW[:, 2 * H :]", CELLS),
         ("leak overwrites", "m * dhhat[t - 1] + (dleak if clean else 0)", "(dleak if clean else 0)", CELLS),
         ("masked leak not in the masked copy", "+ (0 if clean else dleak)", "+ 0", CELLS),
-        ("update gate the wrong way round", "dn = (1 - n**2) * (1 - z) * dh_t", "dn = (1 - n**2) * z * dh_t", CELLS),
+        ("update gate the wrong way round", "= (1 - z) * dh_t, (", "= z * dh_t, (", CELLS),
     ],
     "fast/rows.py": [
         (

@@ -27,7 +27,7 @@ TABLE = {
     ],
     "influence.py": [
         ("states one step late", "g[u] * h[u]", "g[u] * h[u + 1]", MAPS),
-        ("u = t left out", "im = im + dread[t - 1] * h[t]", "pass", MAPS),
+        ("u = t left out", "dm = dm + dread[t - 1] * h[t]", "pass", MAPS),
         ("one example without a distance warns", "(d <= nothing).all()", "(d <= nothing).any()", INFLUENCE),
     ],
     "objective.py": [
