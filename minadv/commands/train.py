@@ -19,15 +19,16 @@ def add_options(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
         parser.prog = parser.prog.split()[0]
         parser.error(f"train: {task!r} is not a task, expected one of {', '.join(TASKS)}")
     family = of_task(task or DEFAULT)
-    lines = "which task"
-    if task is None:
-        parser.usage = "minadv train [TASK] [--out RUN] [options]\n       minadv train --resume RUN"
-        found = [f"{name}: {of_task(name).presets[name].about}" for name in TASKS]
-        lines = f"{'; '.join(found)} (default: {DEFAULT}); minadv train TASK --help tells the options of a task"
-    else:
+    about = f"one of {', '.join(TASKS)} (default: {DEFAULT})"
+    if task is not None:
         parser.usage = f"minadv train {task} [--out RUN] [options]"
         parser.description = f"train on a task: {family.presets[task].about}"
-    parser.add_argument("task", nargs="?", choices=TASKS, metavar="TASK", help=lines)
+    else:
+        parser.usage = "minadv train [TASK] [--out RUN] [options]\n       minadv train --resume RUN"
+        if {"-h", "--help"} & set(arguments):  # the only time that a line about every task is needed
+            tasks = "; ".join(f"{name}: {of_task(name).presets[name].about}" for name in TASKS)
+            about = f"{tasks} (default: {DEFAULT}); minadv train TASK --help tells the options of a task"
+    parser.add_argument("task", nargs="?", choices=TASKS, metavar="TASK", help=about)
     options.add_options(parser, family, family.presets[task or DEFAULT])
     if task is not None:
         parser.prog = f"minadv train {task}"

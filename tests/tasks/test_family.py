@@ -48,6 +48,7 @@ def test_what_is_not_in_the_table() -> None:
         ("from minadv.cli import main; main(['train', 'digits', '--help'])", ()),
         ("from minadv.cli import main; main(['train', 'ptb', '--help'])", ("minadv.tasks.language",)),
         ("from minadv.cli import main; main(['data', 'list'])", ()),
+        ("from minadv.cli import main; main(['train', '--resume', 'nowhere'])", ()),
     ],
 )
 def test_families_are_imported_when_they_are_used(code: str, imported: tuple[str, ...]) -> None:
