@@ -34,7 +34,7 @@ from minadv.searches import Greedy, Search
 
 @dataclass(frozen=True)
 class Passes:
-    """Passes spent beside the base pass."""
+    """How many passes the search ran, beside the base pass."""
 
     forward: int
     backward: int
@@ -50,7 +50,7 @@ class Trace:
     d: Array | None  # (B,), the distance at eps; None for keep="last", whose last mask is not scored
     passes: Passes
     budgets: dict[str, int]
-    visits: tuple[Visit, ...]  # in order; of an exact search the best only
+    visits: tuple[Visit, ...]  # in order; an exact search keeps only the best
     search: Search
     base: Pass | None  # the pass under the base mask
     flips: dict[str, Array] = field(default_factory=dict)  # (B,) a site: Hamming distance of eps to eps0
@@ -118,23 +118,23 @@ def find_adversary(
         objective, base, first = objective.begin(m0, noise, search.first(eps0, b, rng))
         keep(base.cache)
     visits = search.run(objective, first, rng)  # Eq. 4, the argmax
-    found = search.result(visits)
-    if found.d is not None and bool((nan := found.d != found.d).any()):
+    result = search.result(visits)
+    if result.d is not None and bool((nan := result.d != result.d).any()):
         raise ValueError(
             f"the distance is NaN for example {int(nan.argmax())}: are its input and the parameters finite?"
         )
     maps = [visit.im for visit in visits if visit.im is not None]
     return Trace(
-        eps=found.eps,
+        eps=result.eps,
         eps0=eps0,
         im=maps[-1] if maps else None,
-        d=found.d,
+        d=result.d,
         passes=Passes(*objective.spent),
         budgets=b,
         visits=visits,
         search=search,
         base=base,
-        flips={name: masks.hamming(found.eps[name], eps0[name]) for name in eps0},
+        flips={name: masks.hamming(result.eps[name], eps0[name]) for name in eps0},
     )
 
 
@@ -152,24 +152,24 @@ def find_budgets(
     delta: float | Mapping[str, float] | None = None,
     budgets: int | Mapping[str, int] | None = None,
 ) -> dict[str, int]:
-    """The number of flips of each searched site, from a share or as given; raises ValueError if there is none."""
-    chosen = choose_sites(model, sites)
-    names = [site.name for site in chosen]
+    """The number of flips of each searched site, from ``delta`` or ``budgets``; raises ValueError if that is none."""
+    searched = choose_sites(model, sites)
+    names = [site.name for site in searched]
     if (delta is None) == (budgets is None):
         raise ValueError(f"delta is {delta} and budgets is {budgets}: give one of the two")
     what = "delta" if budgets is None else "budgets"
-    given: Any = delta if budgets is None else budgets
-    if isinstance(given, Mapping) and set(given) != set(names):
-        raise ValueError(f"{what} has {sorted(given)}, expected one entry for each of {names}")
+    amount: Any = delta if budgets is None else budgets
+    if isinstance(amount, Mapping) and set(amount) != set(names):
+        raise ValueError(f"{what} has {sorted(amount)}, expected one entry for each of {names}")
     limits = {}
-    for site in chosen:
-        value = given[site.name] if isinstance(given, Mapping) else given
+    for site in searched:
+        value = amount[site.name] if isinstance(amount, Mapping) else amount
         if what == "delta":
             value = masks.budget(value, site.H)
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value <= site.H:
             raise ValueError(f"{what} of {site.name} is {value!r}, expected a number of flips from 1 to H = {site.H}")
         limits[site.name] = int(value)
-    search.expect_budgets(limits, {site.name: site.H for site in chosen})
+    search.expect_budgets(limits, {site.name: site.H for site in searched})
     return limits
 
 
@@ -182,7 +182,7 @@ def _base_mask(
     scale: masks.Scale,
     p: float | None,
 ) -> tuple[Masks, Masks, Masks]:
-    """The binary base mask of the searched sites, what the base pass is given, and the masks of other sites."""
+    """The binary base mask of the searched sites, the masks m of the base pass, and m of the sites not searched."""
     like = any_array(params)
     B = len(batch)
     if eps0 is None:  # the expected mask: m = 1, whatever the scale
@@ -191,13 +191,13 @@ def _base_mask(
         if len(sites) != 1:
             raise ValueError(f"eps0 is one array, expected a dict with one for each of {[s.name for s in sites]}")
         eps0 = {sites[0].name: eps0}
-    known = {site.name: site for site in model.sites}
+    by_name = {site.name: site for site in model.sites}
     for name, eps in eps0.items():
-        if name not in known:
-            raise ValueError(f"eps0 has {name!r}, expected sites among {list(known)}")
+        if name not in by_name:
+            raise ValueError(f"eps0 has {name!r}, expected sites among {list(by_name)}")
         masks.expect_binary(f"eps0[{name!r}]", eps)
         expect_floating(f"eps0[{name!r}]", eps, like, "params")
-        expect_shape(f"eps0[{name!r}]", eps, (B, known[name].H), "one mask per example")
+        expect_shape(f"eps0[{name!r}]", eps, (B, by_name[name].H), "one mask per example")
     missing = [site.name for site in sites if site.name not in eps0]
     if missing:
         raise ValueError(f"eps0 lacks {missing}, which are searched")

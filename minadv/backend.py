@@ -18,7 +18,7 @@ from minadv.base import launch
 from minadv.base.trees import tree_map
 
 Array: TypeAlias = npt.NDArray[Any]
-"""A NumPy array, or a CuPy array that stands in for one: the type checker only knows the first."""
+"""A NumPy array, or a CuPy array that stands in for one: the type checker knows only NumPy's."""
 
 DeviceName: TypeAlias = Literal["auto", "cpu", "gpu"]
 Tree = TypeVar("Tree")
@@ -91,8 +91,8 @@ def choose_device(device: DeviceName = "auto") -> Device:
     except Exception as cause:  # whatever goes wrong between a wheel and a driver, it means "not this device"
         if isinstance(cause, ModuleNotFoundError) and cause.name == "cupy":
             cause = ModuleNotFoundError("CuPy is not installed: pip install minadv[cuda12] or minadv[cuda13]")
-        said = str(cause).strip()
-        reason = f"{type(cause).__name__}: {said.splitlines()[0]}" if said else type(cause).__name__
+        message = str(cause).strip()
+        reason = f"{type(cause).__name__}: {message.splitlines()[0]}" if message else type(cause).__name__
         if device == "gpu":
             raise BackendError(f'device="gpu" was asked for but CuPy does not work here ({reason})') from cause
         return Device("cpu", np, f"NumPy, because CuPy does not work here ({reason})")
@@ -100,10 +100,10 @@ def choose_device(device: DeviceName = "auto") -> Device:
 
 
 def _try_cupy() -> tuple[Any, str]:
-    """Import CuPy and do one small piece of real work with it; whatever fails, raises."""
+    """Import CuPy and do one small piece of real work with it; any failure raises."""
     import cupy
 
-    if launch.this_process().size > 1:  # neighbours under mpiexec take different ones
+    if launch.this_process().size > 1:  # processes that mpiexec started on one machine take different GPUs
         cupy.cuda.Device(launch.own_gpu(cupy.cuda.runtime.getDeviceCount())).use()
     a = cupy.asarray(np.arange(6.0).reshape(2, 3))
     seen = cupy.asnumpy(cupy.tanh(a @ a.T))
@@ -115,10 +115,10 @@ def _try_cupy() -> tuple[Any, str]:
 
 def to_device(tree: Tree, device: DeviceName | Device = "auto") -> Tree:
     """Copy every array of a tree (an array, or dataclasses, dicts and tuples of them) to a device."""
-    chosen = device if isinstance(device, Device) else choose_device(device)
-    if chosen.name == "cpu":
+    target = device if isinstance(device, Device) else choose_device(device)
+    if target.name == "cpu":
         return to_host(tree)
-    return tree_map(lambda a: chosen.xp.asarray(a) if is_host(a) else a, tree)
+    return tree_map(lambda a: target.xp.asarray(a) if is_host(a) else a, tree)
 
 
 def to_host(tree: Tree) -> Tree:

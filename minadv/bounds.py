@@ -58,7 +58,7 @@ class Remark1:
 
 
 def all_masks(n_hidden: int) -> Array:
-    """Every binary mask, ``(2**H, H)``, the empty one first."""
+    """Every binary mask, ``(2**H, H)``, the one that drops all units first."""
     return np.array(list(itertools.product((0.0, 1.0), repeat=n_hidden)))
 
 
@@ -75,7 +75,7 @@ def ball(eps0: Array, budget: int) -> Array:
 
 
 def bernoulli_weights(eps: Array, p: float) -> Array:
-    """The probability of each mask if every unit is dropped with probability p, given that it is one of these."""
+    """The probability of each row of ``eps (n, H)`` if units are dropped with probability p and only these occur."""
     masks.expect_probability(p)
     dropped = (eps == 0).sum(axis=1)
     w = p**dropped * (1 - p) ** (eps.shape[1] - dropped)

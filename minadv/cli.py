@@ -1,6 +1,7 @@
 r"""The command line: options here, work in `minadv.commands`.
 
-Errors a user can mend are one line on standard error and exit code 2; training that cannot go on, 1; Ctrl-C, 130.
+An error that the user can mend is one line on standard error, with exit code 2. Training that cannot go on exits with
+code 1, Ctrl-C with 130.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def _run(args: argparse.Namespace) -> int:
         return 130
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:  # whoever read the output, such as head, has gone
+    except BrokenPipeError:  # the reader of the output, such as head, has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except (TrainingError, GradientError) as error:
@@ -76,7 +77,7 @@ def _run(args: argparse.Namespace) -> int:
         print(f"minadv: out of memory ({error}): take smaller batches, or a smaller network", file=sys.stderr)
         return 1
     except OSError as error:
-        named = error.filename is not None and error.strerror is not None  # as the system says it, without its number
+        named = error.filename is not None and error.strerror is not None  # then the error's number is left out
         print(f"minadv: {f'{error.filename}: {error.strerror}' if named else error}", file=sys.stderr)
         return 2
     except (ValueError, TypeError, ImportError, BackendError, CheckpointError) as error:

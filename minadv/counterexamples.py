@@ -37,9 +37,9 @@ def kl_counterexample(a: float = 200.0) -> Broken:
     r"""¼ FD ≤ EL fails for KL, and by any factor: a tanh network of one unit read out with weight -a.
 
     H = 1, T = 2, W = 1, U = 0.05, b = 0, x = (1, 0), V = (-a, 0), p = ½, scale ``inverted``, base m = 1. The state at
-    the end is about 0.05 m tanh(1): nothing under the dropped mask (m = 0), twice the base under the kept one (m = 2).
-    Its logit is linear in it, but KL grows like the logit where the two predictions disagree, and the pair of masks
-    disagrees more than either does with the base.
+    the end is about 0.05 m tanh(1): zero under the dropped mask (m = 0), twice the base under the kept one (m = 2).
+    The logit is linear in that state, but KL grows like the logit where the two predictions disagree, and the pair of
+    masks disagrees more than either does with the base.
     """
     params = rnn.Params(np.array([[1.0]]), np.array([[0.05]]), np.array([0.0]))
     x = np.array([1.0, 0.0]).reshape(2, 1, 1)
@@ -57,8 +57,8 @@ def greedy_counterexample(
 ) -> tuple[Broken, float]:
     r"""EL ≤ AdD fails if AdD uses the greedy mask instead of the exact one.
 
-    Draws tiny LSTMs; EL is taken over the ball, every mask of it equally likely. Returns the worst case, and the share
-    of networks in which the greedy mask's distance lies below EL.
+    Draws tiny LSTMs; EL is taken over the ball of masks within the budget, all equally likely. Returns the worst case,
+    and the share of networks in which the greedy mask's distance lies below EL.
     """
     gaps = []
     for n in range(n_nets):

@@ -23,15 +23,15 @@ Distance: TypeAlias = Callable[[Array, Array], tuple[Array, Array, Array]]
 def js(logits0: Array, logits1: Array) -> tuple[Array, Array, Array]:
     r"""Jensen-Shannon: :math:`\tfrac12 \mathrm{KL}(p^0\|\bar p) + \tfrac12 \mathrm{KL}(p\|\bar p)`.
 
-    Here :math:`\bar p = \tfrac12 (p^0 + p)`. With :math:`r = \log p^0 - \log p`, the larger of the two is
+    Here :math:`\bar p = \tfrac12 (p^0 + p)`. With :math:`r = \log p^0 - \log p`, the larger probability is
     :math:`1 + \tanh\tfrac{|r|}2` times :math:`\bar p`, and the smaller :math:`e^{-|r|}` times the larger.
     """
     xp = _check(logits0, logits1)
     (log_p0, p0), (log_p1, p1) = _softmax(logits0), _softmax(logits1)
-    r = xp.subtract(log_p0, log_p1, out=log_p0)  # in place, as all below: of a vocabulary, memory takes the time
+    r = xp.subtract(log_p0, log_p1, out=log_p0)  # in place, as all below: for a vocabulary, memory is the bottleneck
     larger = xp.abs(r, out=log_p1)
     larger *= 0.5
-    larger = _log1p(xp.tanh(larger, out=larger))  # exact to rounding near r = 0, where two nearly equal networks meet
+    larger = _log1p(xp.tanh(larger, out=larger))  # exact to rounding near r = 0, for two nearly equal networks
     terms1 = xp.minimum(-r, 0)
     terms0 = xp.minimum(r, 0, out=r)
     for terms, p in ((terms0, p0), (terms1, p1)):
@@ -42,7 +42,7 @@ def js(logits0: Array, logits1: Array) -> tuple[Array, Array, Array]:
     d = (sum0 + sum1)[..., 0]
     for terms, p, total in ((terms0, p0, sum0), (terms1, p1, sum1)):
         p *= total
-        terms -= p  # through the softmax, as above, with terms = p s
+        terms -= p  # through the softmax, as at the top of this file, with terms = p s
     return xp.maximum(d, 0), terms0, terms1
 
 
@@ -100,9 +100,9 @@ def _softmax(logits: Array) -> tuple[Array, Array]:
 
 
 def _log1p(x: Array) -> Array:
-    r""":math:`\log(1 + x)` for x from 0 to 1: that of the rounded sum, and what rounding has lost. Overwrites x.
+    r""":math:`\log(1 + x)` for x from 0 to 1: the log of the rounded sum, plus what rounding has lost. Overwrites x.
 
-    NumPy's own is exact too, and several times slower than its log in single precision.
+    NumPy's log1p is as exact, but in single precision several times slower than its log.
     """
     u = x + 1
     log: Array = namespace(x).log(u)

@@ -70,7 +70,7 @@ def flip(
 
 
 def _strict(eps: Array, im: Array, eps0: Array, budget: int, allow_unflip: bool) -> Array:
-    r"""One pass over the units in descending order of gain, ties by lowest index, only positive gains.
+    r"""One walk over the units in descending order of gain, ties by lowest index, only positive gains.
 
     A flip that would exceed the budget is skipped; un-flipping a unit back towards ``eps0`` frees a place for the units
     after it (unless ``allow_unflip=False``). Without skipping, the distance to ``eps0`` after n units would be
@@ -99,8 +99,8 @@ def _strict(eps: Array, im: Array, eps0: Array, budget: int, allow_unflip: bool)
     S = spent[:, None] + _running(xp.add, step)
     excess = xp.maximum(_running(xp.maximum, S) - budget, 0)
     before = xp.concatenate([xp.zeros_like(excess[:, :1]), excess[:, :-1]], axis=1)
-    taken = (step != 0) & (excess == before)
-    return _flip_in_order(eps, order, taken)  # Eq. 7
+    flips = (step != 0) & (excess == before)
+    return _flip_in_order(eps, order, flips)  # Eq. 7
 
 
 def _paper(eps: Array, im: Array, eps0: Array, budget: int, norm: str) -> Array:
@@ -116,8 +116,8 @@ def _paper(eps: Array, im: Array, eps0: Array, budget: int, norm: str) -> Array:
     step = xp.take_along_axis(xp.where(eps == eps0, 1, -1), order, axis=1)
     distance = hamming(eps, eps0)[:, None] + _running(xp.add, step) - step  # before each flip
     limit = budget if norm == "count" else budget * budget
-    taken = _running(xp.logical_and, distance <= limit)
-    return _flip_in_order(eps, order, taken)  # Alg. 1
+    flips = _running(xp.logical_and, distance <= limit)
+    return _flip_in_order(eps, order, flips)  # Alg. 1
 
 
 def _authors(eps: Array, im: Array, budget: int, variant: str) -> Array:
@@ -141,11 +141,11 @@ def _authors(eps: Array, im: Array, budget: int, variant: str) -> Array:
     return xp.where(score > threshold, 1 - eps, eps)  # type: ignore[no-any-return]
 
 
-def _flip_in_order(eps: Array, order: Array, taken: Array) -> Array:
-    """Flip the units at the places of ``order`` where ``taken``."""
+def _flip_in_order(eps: Array, order: Array, flips: Array) -> Array:
+    """Flip the units whose position in ``order (B, H)`` has True in ``flips (B, H)``."""
     xp = namespace(eps)
-    place = xp.argsort(order, axis=1)  # where each unit stands in the order
-    return xp.where(xp.take_along_axis(taken, place, axis=1), 1 - eps, eps)  # type: ignore[no-any-return]
+    position = xp.argsort(order, axis=1)  # where each unit stands in the order
+    return xp.where(xp.take_along_axis(flips, position, axis=1), 1 - eps, eps)  # type: ignore[no-any-return]
 
 
 def _running(op: Callable[[Any, Any], Any], a: Array) -> Array:

@@ -109,8 +109,8 @@ def backward(
 ) -> Grads:
     r"""Backpropagation through time.
 
-    ``dh (T, B, H)``: gradient of the loss with respect to the returned ``h`` (None: zero); ``dstate``: to the returned
-    state. ``weights=False`` leaves out the gradients of W, U, b and bn, which the influence map does not need.
+    ``dh (T, B, H)`` and ``dstate``: gradients of the loss with respect to the returned ``h`` and state (None: zero).
+    ``weights=False`` leaves out the gradients of W, U, b and bn, which the influence map does not need.
 
     .. math:: dn_t = (1 - z_t)\,dh_t, \quad dz_t = (h_{t-1} - n_t)\,dh_t, \quad
               dr_t = q_t\,(1 - n_t^2)\,dn_t
@@ -122,7 +122,7 @@ def backward(
               dh_{t-1} \mathrel{+}= m \odot d\hat h_{t-1} + z_t \odot dh_t, \quad dm = \sum_u d\hat h_u \odot h_u
 
     With ``leak="masked"``, :math:`\hat h_{t-1}` stands for :math:`h_{t-1}` in :math:`dz_t`, and the share
-    :math:`z_t \odot dh_t` goes to :math:`\hat h_{t-1}`. Cost: as forward, and again for the weights.
+    :math:`z_t \odot dh_t` goes to :math:`\hat h_{t-1}`. Cost: that of forward, and the same again for the weights.
     """
     xp, T, B, H = backward_inputs(params, cache, dh, dstate)
     x, h, m, valid, clean = cache.x, cache.h, cache.m, cache.valid, cache.leak == "clean"

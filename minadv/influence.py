@@ -72,8 +72,8 @@ def influence_map_double_sum(cell: Any, params: Any, cache: Any, dh: Array, drea
 def warn_if_zero(im: Mapping[str, Array], d: Array) -> bool:
     r"""Warn, and return True, if the distance is zero up to rounding in every example, or every map is exactly zero.
 
-    At :math:`\epsilon^s = \epsilon^0`, with nothing else random, D is at its minimum: its gradient is rounding, and the
-    signs of rounding would choose the flips.
+    At :math:`\epsilon^s = \epsilon^0`, with the same noise, D is at its minimum: its gradient is rounding, whose signs
+    would choose the flips.
     """
     xp = namespace(d)
     nothing = (100 * float(xp.finfo(d.dtype).eps)) ** 2  # D is quadratic in the difference of two logits

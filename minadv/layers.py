@@ -58,10 +58,10 @@ def embedding(E: Array, tokens: Array, *, check: bool = True) -> Array:
 
 
 def embedding_backward(E: Array, tokens: Array, dy: Array) -> Array:
-    r"""The sum of ``dy`` over the places of each token: ``(V, D)``.
+    r"""The sum of ``dy`` over the places where each token stands: ``(V, D)``.
 
-    The places are sorted by token first and each run is summed in order, so that repeated tokens give the same bits
-    every time, on a GPU too, where scattered additions come in any order.
+    The places are sorted by token first and those of a token are summed in order, so that repeated tokens give the same
+    bits every time, on a GPU too, where scattered additions come in any order.
     """
     xp = namespace(E=E, tokens=tokens, dy=dy)
     flat = tokens.reshape(-1)

@@ -106,8 +106,8 @@ def backward(
 ) -> Grads:
     r"""Backpropagation through time.
 
-    ``dh (T, B, H)``: gradient of the loss with respect to the returned ``h`` (None: zero); ``dstate``: to the returned
-    state. ``weights=False`` leaves out the gradients of W, U and b, which the influence map does not need.
+    ``dh (T, B, H)`` and ``dstate``: gradients of the loss with respect to the returned ``h`` and state (None: zero).
+    ``weights=False`` leaves out the gradients of W, U and b, which the influence map does not need.
 
     .. math:: dc_t \mathrel{+}= dh_t \odot o_t \odot (1 - \tanh^2 c_t), \quad
               (di, df, dg, do)_t = (dc_t g_t,\; dc_t c_{t-1},\; dc_t i_t,\; dh_t \tanh c_t), \quad
@@ -117,7 +117,7 @@ def backward(
               d\hat h_{t-1} = dpre_t\, U^\top, \quad dh_{t-1} \mathrel{+}= m \odot d\hat h_{t-1}, \quad
               dm = \sum_u d\hat h_u \odot h_u
 
-    Cost: as forward, and again for the weights.
+    Cost: that of forward, and the same again for the weights.
     """
     xp, T, B, H = backward_inputs(params, cache, dh, dstate)
     x, h, c, m, valid = cache.x, cache.h, cache.c, cache.m, cache.valid

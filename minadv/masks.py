@@ -118,7 +118,7 @@ def scale_backward(eps: Array, dm: Array, how: Scale, *, p: float | None = None)
 
 
 def _kept(eps: Array) -> Array:
-    """S, the number of units that each row keeps, (B, 1); 1 in an empty row. Smooth in a mask relaxed to numbers."""
+    """S, the number of units that each row keeps, (B, 1), or 1 for none; a sum, so that it has a derivative in eps."""
     S = eps.sum(axis=-1, keepdims=True)
     return namespace(S).where(S > 0, S, 1)  # type: ignore[no-any-return]
 
@@ -129,18 +129,18 @@ def expect_binary(name: str, eps: Array) -> None:
     expect_shape(name, eps, ("B", "H"))
     wrong = (eps != 0) & (eps != 1)
     if bool(wrong.any()):
-        place = tuple(int(k) for k in np.unravel_index(int(wrong.argmax()), eps.shape))
-        raise ValueError(f"{name} is {float(eps[place])} at {shape_text(place)}, expected a mask of zeros and ones")
+        index = tuple(int(k) for k in np.unravel_index(int(wrong.argmax()), eps.shape))
+        raise ValueError(f"{name} is {float(eps[index])} at {shape_text(index)}, expected a mask of zeros and ones")
 
 
 def expect_probability(p: float) -> None:
-    """Raise ValueError unless p is a probability of dropping that keeps something."""
+    """Raise ValueError unless p is a probability of dropping that is below 1, so that some units are kept."""
     if not 0 <= p < 1:
         raise ValueError(f"p is {p}, expected a probability of dropping from 0 up to, but not including, 1")
 
 
 def expect_scale(how: str, p: float | None) -> None:
-    """Raise ValueError unless this is a scale that p fits."""
+    """Raise ValueError for an unknown scale, and for ``"inverted"`` without a probability p."""
     expect_choice("scale", how, SCALES)
     if how == "inverted":
         if p is None:

@@ -33,7 +33,7 @@ class Visit:
 
 @dataclass(frozen=True)
 class Objective:
-    """How far the prediction under a mask is from that of the base pass. Counts the passes that it takes."""
+    """How far the prediction under a mask is from that of the base pass. Counts the passes that it runs."""
 
     model: Model
     params: Any
@@ -81,7 +81,7 @@ class Objective:
             return self.influence_of(eps, run)
 
     def influence_of(self, eps: Masks, run: Pass) -> Visit:
-        """As `influence`, of a pass under eps that was run already: one backward pass."""
+        """What `influence` returns, from a pass under eps that was run already: one backward pass."""
         comparison = self._compare(run.features)
         self.spent[1] += 1
         dm = self.model.body_backward(
@@ -96,13 +96,13 @@ class Objective:
         return {n: flip(e, sign * im[n], e, self.budgets[n]) for n, e in self.eps0.items()}
 
     def seen(self, eps: Masks) -> Masks:
-        """What a pass is given: eps as the layers see it, and the masks of the sites that are not searched."""
+        """The masks m of a pass: eps as the layers see it, and the masks of the sites that are not searched."""
         return {**self.fixed, **{n: masks.scale(e, self.scale, p=self.p) for n, e in eps.items()}}
 
     def _run(self, several: Sequence[Masks]) -> list[Pass]:
         self.spent[0] += len(several)
-        given, noises = [self.seen(eps) for eps in several], [self.adv_noise] * len(several)
-        return protocol.run_bodies(self.model, self.params, self.batch, masks=given, noises=noises, state=self.state)
+        ms, noises = [self.seen(eps) for eps in several], [self.adv_noise] * len(several)
+        return protocol.run_bodies(self.model, self.params, self.batch, masks=ms, noises=noises, state=self.state)
 
     def _compare(self, features: Array) -> Comparison:
         assert self.base_features is not None

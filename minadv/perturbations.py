@@ -55,8 +55,8 @@ class VAT(Regularizer):
     r"""Virtual adversarial training on the inputs: :math:`KL(p(x) \,\|\, p(x + r))` at the r that raises it most.
 
     r comes from one power iteration: a Gaussian start, zero on padding and on each example's last step, is scaled to
-    ``xi``; the gradient of the KL there, scaled to ``norm``, is r. Norms are taken over the whole sequence. The base is
-    stopped. Every other noise is shared between the passes, or the difference of masks would pollute the KL.
+    ``xi``; the gradient of the KL there, scaled to ``norm``, is r. Norms are taken over the whole sequence. No
+    gradient goes to the base pass. Both passes share their noise, or its difference would be part of the KL.
     """
 
     norm: float = 5.0

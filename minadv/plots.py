@@ -16,8 +16,9 @@ from minadv.base.files import temporary_name
 def curves(records: Sequence[dict[str, Any]], metric: str) -> Any:
     """Training and validation loss, the regularizer, and the validation error or perplexity, by epoch.
 
-    A perplexity is shown by its logarithm. Losses in nats a word differ little, so that a regularizer beside them has
-    an axis of its own; those of classifiers fall by orders of magnitude, and all share one logarithmic axis.
+    A perplexity has a logarithmic axis. The losses of language models, in nats a word, differ little, so that a
+    regularizer beside them has an axis of its own; the losses of classifiers fall by orders of magnitude and share one
+    logarithmic axis with it.
     """
     plt = _pyplot()
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.6))
@@ -56,7 +57,7 @@ def units(shares: dict[str, Array], budgets: dict[str, int]) -> Any:
 
 
 def by_site(name: str, sites: Iterable[str]) -> dict[str, str]:
-    """The name of each site's figure; where there is one site only, it has the name to itself."""
+    """The name of each site's figure: ``name`` itself for a single site, else ``name-site``."""
     names = list(sites)
     return {site: name if len(names) == 1 else f"{name}-{site}" for site in names}
 

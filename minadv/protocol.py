@@ -106,11 +106,11 @@ def run_bodies(
 ) -> list[Pass]:
     """Passes that differ in their masks and noise: at once by the model's ``bodies``, or one after the other."""
     if hasattr(model, "bodies"):
-        made = model.bodies(params, batch, masks=masks, noises=noises, state=state)
+        results = model.bodies(params, batch, masks=masks, noises=noises, state=state)
     else:
         pairs = zip(masks, noises, strict=True)
-        made = [model.body(params, batch, masks=m, noise=noise, state=state) for m, noise in pairs]
-    return [Pass(*one) for one in made]
+        results = [model.body(params, batch, masks=m, noise=noise, state=state) for m, noise in pairs]
+    return [Pass(*result) for result in results]
 
 
 def run_bodies_backward(model: Model, params: Any, caches: Sequence[Any], dfeatures: Sequence[Array]) -> Any:
@@ -126,9 +126,9 @@ def run_bodies_backward(model: Model, params: Any, caches: Sequence[Any], dfeatu
 def scope(model: Model) -> AbstractContextManager[Callable[[Any], None]]:
     """A context at whose end the model may forget the passes that were made in it, to use their memory again.
 
-    It gives a function that takes a pass's cache: such a pass is kept until the end of the context around this one, or
-    without one until the next pass.
-    Nothing of a pass may be used after its context. By default nothing is forgotten.
+    The context yields a function: a pass whose cache is handed to it is kept until the end of the context around this
+    one, or, where there is none, until the next pass is run. Nothing of a pass may be used after its context. A model
+    without a ``scope`` of its own forgets nothing.
     """
     return model.scope() if hasattr(model, "scope") else nullcontext(lambda cache: None)
 
@@ -142,7 +142,7 @@ class Model(Protocol):
         ...
 
     def noise(self, rng: Rng, batch: Any) -> Any:
-        """Every other random mask of a pass, drawn once, as an explicit record (None: the model has none)."""
+        """Every random mask of a pass but those of the sites, drawn once, as an explicit record (None: no noise)."""
         ...
 
     def body(

@@ -61,7 +61,7 @@ class VD(Regularizer):
 class EL(Regularizer):
     r"""Expectation-linearization (Eq. 2): :math:`E_\epsilon \sum_t \lambda_t D[p_t(E\epsilon) \,\|\, p_t(\epsilon)]`.
 
-    ``samples`` Monte-Carlo masks. The likelihood is taken under those masks, as in dropout training.
+    ``samples`` is the number of Monte-Carlo masks. The likelihood is the mean under them, as in dropout training.
     """
 
     p: float = 0.1
@@ -98,7 +98,7 @@ class EL(Regularizer):
 class FD(Regularizer):
     r"""Fraternal dropout (Eq. 3): :math:`E \sum_t \lambda_t D[p_t(\epsilon^1) \,\|\, p_t(\epsilon^2)]`.
 
-    The likelihood is the mean of that of both passes (``double=False``: that of the first pass, the Π-model).
+    The likelihood is the mean over both passes (``double=False``: that of the first pass only, the Π-model).
     ``distance="logit2"`` is the form for language models.
     """
 
@@ -163,7 +163,7 @@ class AdD(Regularizer):
         masks.expect_scale(self.scale, self.p)
 
     def expect_budgets(self, model: Any) -> dict[str, int]:
-        """The number of flips of each site of a model; raises ValueError for a site or a budget that it lacks."""
+        """The number of flips of each site of a model; raises ValueError for an unknown site or a bad budget."""
         return find_budgets(model, search=self.search, sites=self.sites, delta=self.delta, budgets=self.budgets)
 
     def term(self, on: Setting) -> Term:
@@ -232,7 +232,7 @@ class Sum(Regularizer):
 
 
 def _likelihood_only(on: Setting, m: Mapping[str, Array]) -> Term:
-    """A term whose value is zero: only its likelihood is taken under masks."""
+    """A term whose value is zero: the likelihood under the masks ``m``, and nothing else."""
     one = on.run(m)
     tally = Tally(on)
     nll = tally.add_nll(one, on.likelihood)

@@ -99,15 +99,15 @@ def backward(
 ) -> Grads:
     r"""Backpropagation through time.
 
-    ``dh (T, B, H)``: gradient of the loss with respect to the returned ``h`` (None: zero); ``dstate``: to the returned
-    state. ``weights=False`` leaves out the gradients of W, U and b, which the influence map does not need.
+    ``dh (T, B, H)`` and ``dstate``: gradients of the loss with respect to the returned ``h`` and state (None: zero).
+    ``weights=False`` leaves out the gradients of W, U and b, which the influence map does not need.
 
     .. math:: dpre_t = (1 - h_t^2) \odot dh_t, \quad d\hat h_{t-1} = dpre_t\, U^\top, \quad
               dh_{t-1} \mathrel{+}= m \odot d\hat h_{t-1}, \quad dm = \sum_u d\hat h_u \odot h_u
 
     where :math:`pre_t = x_t W + \hat h_{t-1} U + b` is the pre-activation.
 
-    Cost: as forward, and again for the weights.
+    Cost: that of forward, and the same again for the weights.
     """
     xp, T, B, H = backward_inputs(params, cache, dh, dstate)
     x, h, m, valid = cache.x, cache.h, cache.m, cache.valid

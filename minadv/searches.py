@@ -35,18 +35,18 @@ class Search:
     name: ClassVar[str]  # on the command line and in configurations
 
     def expect_budgets(self, budgets: Mapping[str, int], units: Mapping[str, int]) -> None:
-        """Raise ValueError if these numbers of flips among so many units, site by site, are too many for it."""
+        """Raise ValueError if ``budgets`` (flips by site) among ``units`` (H by site) are too much for this search."""
 
     def first(self, eps0: Masks, budgets: Mapping[str, int], rng: Rng | None) -> Masks | None:
-        """The mask at which it takes its first influence map, run beside the base pass; None if it takes none."""
+        """The mask of the search's first influence map, which is run beside the base pass; None if it takes no map."""
         return None
 
     def run(self, objective: Objective, first: Visit | None, rng: Rng | None) -> tuple[Visit, ...]:
-        """Every mask that it looks at, in order, beginning with the first."""
+        """Every mask that the search looks at, in order, beginning with ``first`` if there is one."""
         raise NotImplementedError
 
     def result(self, visits: Sequence[Visit]) -> Visit:
-        """The mask that it has found."""
+        """The visit whose mask the search returns."""
         return best(visits)
 
 
@@ -112,10 +112,10 @@ class Greedy(Search):
         return visits[-1] if self.keep == "last" else best(visits)
 
     def _flipped(self, visit: Visit, eps0: Masks, budgets: Mapping[str, int]) -> Masks:
-        """Each site flipped within its own budget, ranked within itself."""
+        """Flip each site within its own budget; a unit is ranked among those of its own site."""
         assert visit.im is not None
-        given = {"allow_unflip": self.allow_unflip, "norm": self.norm, "variant": self.variant}
-        options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+        fields = {"allow_unflip": self.allow_unflip, "norm": self.norm, "variant": self.variant}
+        options: dict[str, Any] = {name: value for name, value in fields.items() if value is not None}
         return {n: flip(e, visit.im[n], eps0[n], budgets[n], rule=self.rule, **options) for n, e in visit.eps.items()}
 
     def _budgets(self, budgets: Mapping[str, int], k: int) -> dict[str, int]:
@@ -131,10 +131,10 @@ class Reselect(Search):
     r"""minadv's own search: two-sided, and then re-selecting. It takes K influence maps.
 
     Near eps0 the distance is quadratic, :math:`D \approx \frac12 d^\top F d`, so that the map at one random flip tells
-    the other units' influence only up to one common sign. **Two-sided**: of the b units with the largest gains and the
-    b with the largest negated gains, run both and keep the better, example by example. **Re-selection**: take the map
-    at that full mask, choose all b units afresh from eps0, and repeat. **Swaps**: at the best mask, try the ``swaps``
-    strongest outsiders in the place of each flipped unit. ``start`` is as in `Greedy`.
+    the other units' influence only up to one common sign. **Two-sided**: flip the b units with the largest gains, or
+    the b with the largest negated gains; run both masks and keep the better, example by example. **Re-selection**: take
+    the map at that full mask, choose all b units afresh from eps0, and repeat. **Swaps**: at the best mask, try the
+    ``swaps`` strongest outsiders in the place of each flipped unit. ``start`` is as in `Greedy`.
 
     Passes: K + 3 forward (3 for K = 1), K backward; swaps add 1 + b * swaps forward and 1 backward.
     """
@@ -177,7 +177,7 @@ def _swapped(objective: Objective, top: Visit, swaps: int) -> Iterator[Masks]:
         xp = namespace(mask)
         eps0 = objective.eps0[name]
         flipped = mask != eps0
-        gain = (1 - 2 * eps0) * top.im[name]  # of having a unit flipped
+        gain = (1 - 2 * eps0) * top.im[name]  # (B, H), what flipping each unit of eps0 gains
         weakest = xp.argsort(xp.where(flipped, gain, np.inf), axis=1, kind="stable")
         strongest = xp.argsort(xp.where(flipped, np.inf, -gain), axis=1, kind="stable")
         rows = xp.arange(mask.shape[0])
@@ -231,7 +231,7 @@ def _draw_unused_flip(eps0: Masks, rng: Rng) -> None:
 
 
 def ball_size(H: int, budget: int) -> int:
-    """The number of masks within ``budget`` flips of one of ``H`` units."""
+    """The number of masks within ``budget`` flips of a mask of ``H`` units."""
     return sum(math.comb(H, k) for k in range(budget + 1))
 
 
@@ -275,7 +275,7 @@ SEARCHES: dict[str, type[Search]] = {kind.name: kind for kind in (Greedy, Resele
 """The searches by their names on the command line and in configurations."""
 
 FORMER = {"adv_steps": "K", "init": "start"}
-"""Options of the command line, and of runs before version 0.2, whose fields have other names."""
+"""Option names of the command line, and of runs before version 0.2, with the fields that they set."""
 
 
 def by_name(name: str, **options: Any) -> Search:

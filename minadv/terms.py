@@ -90,7 +90,7 @@ class Regularizer:
     ) -> Term:
         """The term of a batch: see `Term`. ``noise`` is drawn from the model unless one is given; None is no noise.
 
-        The model may forget the passes afterwards (`minadv.protocol.scope`): nothing of a `Term` lies in them.
+        The model may forget the passes afterwards (`minadv.protocol.scope`): no array of a `Term` lies in their memory.
         """
         for name, value in (("weight", weight), ("likelihood", likelihood)):
             if not math.isfinite(value):
@@ -135,7 +135,7 @@ class Tally:
         return result.d  # type: ignore[no-any-return]
 
     def add(self, run: Pass, dfeatures: Array, head: Any, weight: float) -> None:
-        """Add gradients of a sum over examples, weighted and divided by their number."""
+        """Add gradients of a sum over examples, weighted and divided by the number of examples."""
         factor = weight / len(self._on.batch)
         self._grads = tree_add(self._grads, tree_map(lambda g: factor * g, head))
         for n, (other, pending) in enumerate(self._pending):

@@ -39,25 +39,25 @@ def expect_floating(name: str, array: Array, like: Array | None = None, like_nam
         )
 
 
-def expect_choice(name: str, given: Any, choices: Iterable[str]) -> None:
-    """Raise ValueError unless the given value is one of the choices."""
+def expect_choice(name: str, value: Any, choices: Iterable[str]) -> None:
+    """Raise ValueError unless the value is one of the choices."""
     allowed = list(choices)
-    if given not in allowed:
-        raise ValueError(f"{name} is {given!r}, expected one of {', '.join(map(repr, allowed))}")
+    if value not in allowed:
+        raise ValueError(f"{name} is {value!r}, expected one of {', '.join(map(repr, allowed))}")
 
 
-def expect_at_least(name: str, given: Any, least: int) -> None:
-    """Raise ValueError unless the given value is a whole number of at least ``least``."""
-    if isinstance(given, bool) or not isinstance(given, int | np.integer) or given < least:
-        raise ValueError(f"{name} is {given!r}, expected a whole number of at least {least}")
+def expect_at_least(name: str, value: Any, least: int) -> None:
+    """Raise ValueError unless the value is a whole number of at least ``least``."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise ValueError(f"{name} is {value!r}, expected a whole number of at least {least}")
 
 
 def expect_same_module(params: Any, **records: Any) -> None:
     """Raise TypeError for a state or cache of another cell: each cell's records live in its own module."""
     for name, record in records.items():
         if record is not None and type(record).__module__ != type(params).__module__:
-            given, expected = (f"{type(r).__module__}.{type(r).__name__}" for r in (record, params))
-            raise TypeError(f"{name} is a {given}, but params is a {expected}: expected both of one cell")
+            actual, expected = (f"{type(r).__module__}.{type(r).__name__}" for r in (record, params))
+            raise TypeError(f"{name} is a {actual}, but params is a {expected}: expected both of one cell")
 
 
 def forward_inputs(

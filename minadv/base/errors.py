@@ -1,4 +1,4 @@
-r"""The one error of the loaders, and their one warning."""
+r"""The one error of the data loaders, and their one warning."""
 
 
 class DataError(ValueError):
@@ -6,4 +6,4 @@ class DataError(ValueError):
 
 
 class DataWarning(UserWarning):
-    """Data that can be used, but are not all that was to be expected."""
+    """Data that can be used, although part of what was expected is missing."""

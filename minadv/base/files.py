@@ -1,4 +1,4 @@
-r"""Files that are whole or not there, and JSON files that know when they have been changed.
+r"""Files that are whole or not there, and JSON files in which any change can be seen.
 
 `write_whole` writes under a temporary name, flushes to the disk, and renames: whoever opens the name sees the old bytes
 or the new ones, never a part, whatever moment the power fails. `seal` puts the SHA-256 of a JSON text at its head.
@@ -23,13 +23,13 @@ CONFIG = "config.json"
 
 
 class SealError(ValueError):
-    """A sealed file is missing, damaged or foreign."""
+    """A sealed file is missing, damaged, or was not written by minadv."""
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file so that it never stands there in part; on any error the old file stays and the temporary goes.
+    """Write a file so that no part of it is ever seen alone; on any error the old file stays and no temporary one.
 
-    The new name itself is on the disk only after `flush_directory`.
+    The new name is sure to be on the disk only after `flush_directory`.
     """
     temporary = temporary_name(path)
     try:
@@ -44,13 +44,13 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def temporary_name(path: Path) -> Path:
-    """Where `write_whole` writes first: always the same name, so that what a kill leaves behind is overwritten."""
+    """Where `write_whole` writes first: always the same name, so that what a killed process left is overwritten."""
     return path.with_name(f".{path.name}.tmp")
 
 
 def flush_directory(folder: Path) -> None:
     """Make the names in a folder, new and removed, reach the disk."""
-    if os.name == "nt":  # a folder cannot be opened there
+    if os.name == "nt":  # Windows cannot open a folder
         return
     descriptor = os.open(folder, os.O_RDONLY)
     try:

@@ -22,5 +22,5 @@ def orthogonal(rng: np.random.Generator, n: int, dtype: npt.DTypeLike) -> Array:
 
 
 def blocks(draws: list[Array]) -> Array:
-    """One matrix for all gates of a cell: the given ones side by side."""
+    """One matrix for all gates of a cell: the matrices of the gates side by side."""
     return np.concatenate(draws, axis=1)

@@ -1,6 +1,6 @@
 r"""Whether a launcher, such as mpiexec or srun, started this process together with others: what the environment says.
 
-Nothing is imported for it: who trains alone needs no MPI, and need not wait for it.
+No MPI library is imported for it: training in one process needs none, and should not wait for its import.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ NUMBERS = (
     ("PMI_SIZE", "PMI_RANK"),  # MPICH, Intel MPI, Cray
     ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),
     ("MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK"),
-    ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID"),  # of a step of srun; SLURM_NTASKS is set without one as well
+    ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID"),  # set by srun only; SLURM_NTASKS is set without srun as well
 )
 """Variables that say how many processes there are, and which of them this is."""
 
@@ -50,5 +50,5 @@ def this_process() -> Process:
 
 
 def own_gpu(count: int) -> int:
-    """Which of ``count`` GPUs of its machine this process takes: neighbours take different ones."""
+    """Which of ``count`` GPUs of its machine this process takes: processes on one machine take turns."""
     return this_process().local % count

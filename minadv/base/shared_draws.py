@@ -1,9 +1,9 @@
-r"""Random numbers of a batch that several workers share: each draws what the whole batch would, and keeps its rows.
+r"""Random numbers of a batch that several workers share: each draws the whole batch's, and keeps its own rows.
 
 A mask belongs to an example, so a worker that has the examples 50 to 99 must see the rows 50 to 99 of the masks that
-one process would draw for all 100. It draws them all, from a generator in the same state, and keeps its own: a few
-random numbers too many, and the same masks however many workers there are. What belongs to the batch as a whole, such
-as one dropped word or weight for all its examples, is drawn from `whole` and is the same for every worker.
+one process would draw for all 100. It draws all 100, from a generator in the same state, and keeps its own: that wastes
+a few random numbers, and gives the same masks however many workers there are. What belongs to the batch as a whole,
+such as one dropped word or weight for all its examples, is drawn from `whole` and is the same for every worker.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ class Share:
 
     def __post_init__(self) -> None:
         if not 0 <= self.first < self.last <= self.n:
-            raise ValueError(f"rows {self.first} to {self.last} of {self.n}, expected at least one of them")
+            raise ValueError(f"a share of the rows {self.first} to {self.last} of {self.n}, expected at least one row")
 
 
 Rng: TypeAlias = np.random.Generator | Share
 
 
 def rows(rng: Rng, draw: Callable[[np.random.Generator, int], Any], n: int) -> Any:
-    """``draw(generator, n)`` for ``n`` examples, whose axis is the first; of a share, its rows of a whole batch's."""
+    """``draw(generator, n)``, one row an example; a `Share` draws for its whole batch and keeps its own rows."""
     if not isinstance(rng, Share):
         return draw(rng, n)
     if n != rng.last - rng.first:

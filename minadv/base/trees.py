@@ -1,7 +1,7 @@
 r"""Trees of arrays: parameters, states and gradients as one value.
 
 A tree is an array, ``None``, or a frozen dataclass, dict, tuple or list of trees. Optimisers, checkpoints, gradient
-checks and device moves all walk trees with the two functions below; a leaf's path (``"lstm.W"``) is its name in all.
+checks and device moves all walk trees with `tree_map` and `leaves`; a leaf's path (``"lstm.W"``) is its name in all.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ def _map(f: Callable[..., Any], path: str, tree: Any, *others: Any) -> Any:
     rows = []
     for other in others:
         theirs = children(other)
-        found = None if theirs is None else [name for name, _ in theirs]
-        if theirs is None or found != names:
-            raise ValueError(f"trees differ at {path or 'the root'}: {names} and {found}")
+        their_names = None if theirs is None else [name for name, _ in theirs]
+        if theirs is None or their_names != names:
+            raise ValueError(f"trees differ at {path or 'the root'}: {names} and {their_names}")
         rows.append([value for _, value in theirs])
     return _rebuild(
         tree,

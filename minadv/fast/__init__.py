@@ -64,7 +64,7 @@ def engine(
 ) -> Engine:
     """The engine for these passes of a cell: the fastest, or the readable cells if ``asked`` says ``"plain"``.
 
-    With ``remat`` it is one that keeps a few states for the way back.
+    With ``remat`` it keeps only a few states, and runs segments of a pass again on the way back (`minadv.fast.remat`).
     """
     plain = choice.wanted(asked) == "plain"
     chosen = Plain(cell, {"leak": leak} if cell == "gru" else {}) if plain else _fastest(cell, params, passes, leak)
@@ -76,7 +76,7 @@ def _fastest(cell: str, params: Any, passes: Sequence[Inputs], leak: Literal["cl
         return RnnRows()
     if cell == "gru":
         return GruRows(leak)
-    padded = any(given.valid is not None for given in passes)
+    padded = any(one.valid is not None for one in passes)
     if padded or is_device(params.U) or not choice.compiles_passes(params.U.nbytes, params.U.dtype):
         return Columns()
     from minadv.fast.numba_pass import Compiled
@@ -91,7 +91,7 @@ class Description:
     engine: str  # "fast" or "plain"
     why: str  # one line
     versions: dict[str, str]  # of libraries that may have a part in the numbers, beside NumPy and SciPy
-    blas: list[dict[str, Any]]  # as threadpoolctl tells them; empty where it is missing
+    blas: list[dict[str, Any]]  # the libraries as threadpoolctl lists them; empty where it is missing
 
     @property
     def limits_threads(self) -> bool:
@@ -100,15 +100,15 @@ class Description:
 
 
 def describe(on_gpu: bool = False, engine: str | None = None) -> Description:
-    """What computes here, with an engine that was asked for, or by default."""
+    """What computes the passes here, with the named ``engine`` or, for None, the default one."""
     wanted = choice.wanted(engine)
     return Description(wanted, choice.why(on_gpu, engine), choice.versions(engine), threads.libraries())
 
 
 def reusing(model: Model, work: Workspace | None = None) -> Model:
-    """A model like this one whose passes take their buffers from ``work``, a workspace of its own if None is given.
+    """A model like this one whose passes take their buffers from ``work`` (None: a new workspace).
 
-    Each worker has one of its own. A model whose class knows nothing of buffers, such as a user's, stays as it is.
+    Each worker has its own workspace. A model whose class knows nothing of buffers, such as a user's, stays as it is.
     """
     with_buffers = getattr(type(model), "with_buffers", None)
     return model if with_buffers is None else with_buffers(model, Workspace() if work is None else work)

@@ -3,8 +3,8 @@ r"""Which machinery there is: compiled steps by Numba or CUDA where they work, a
 On a GPU the LSTM's element-wise step is one kernel (`minadv.fast.cuda_steps`). On a processor Numba is optional
 (``pip install "minadv[fast]"``): with it a step in single precision is one loop (`minadv.fast.numba_steps`), and where
 the weights are small a whole pass is compiled (`minadv.fast.numba_pass`). A training step of a small LSTM then takes
-about three quarters of the time and two thirds of the memory of its passes, and each process about 125 MB more. Results
-are the same up to rounding.
+about three quarters of the time, and its passes two thirds of the memory; Numba itself takes about 125 MB a process.
+Results are the same up to rounding.
 
 Two variables of the environment choose: ``MINADV_ENGINE=plain`` runs the readable cells themselves, and
 ``MINADV_COMPILED=0`` leaves out what is compiled.
@@ -44,19 +44,19 @@ BY_NUMPY = Steps(elementwise.lstm_step, elementwise.lstm_step_backward)
 
 
 def wanted(asked: str | None = None) -> str:
-    """The engine that was asked for, or that the environment says, ``"fast"`` where nothing says."""
+    """The engine to use: ``asked`` if it names one, else what MINADV_ENGINE says, else ``"fast"``."""
     name = asked or os.environ.get(ENGINE) or "fast"
     expect_choice("engine" if asked else ENGINE, name, ENGINES)
     return name
 
 
 def without_compiling() -> bool:
-    """Whether the user wants nothing that is compiled."""
+    """Whether MINADV_COMPILED=0 leaves out what is compiled."""
     return os.environ.get(COMPILED) == "0"
 
 
 def lstm_steps(like: Array) -> Steps:
-    """The fastest steps for arrays such as ``like``."""
+    """The fastest steps for arrays of the device and dtype of ``like``."""
     if without_compiling():
         return BY_NUMPY
     if is_device(like):
@@ -65,10 +65,10 @@ def lstm_steps(like: Array) -> Steps:
 
 
 def compiles_passes(nbytes: int, dtype: npt.DTypeLike, asked: str | None = None) -> bool:
-    """Whether LSTM passes on a processor, with so many bytes of recurrent weights, are compiled as a whole.
+    """Whether whole passes of an LSTM on a processor are compiled; its recurrent weights have ``nbytes`` bytes.
 
-    Where the weights are large, two passes that share their products (`minadv.fast.columns`) take less than twice as
-    long as one: that is worth more.
+    Large weights are left to `minadv.fast.columns`: there two passes share their products and take less than twice as
+    long as one, which saves more than compiling.
     """
     small, single = nbytes <= CORE_CACHE, np.dtype(dtype) == np.float32
     return small and single and not without_compiling() and wanted(asked) == "fast" and by_numba()[0] is not None
@@ -84,7 +84,7 @@ def by_cupy() -> Steps:
 
 @functools.cache
 def by_numba() -> tuple[Steps | None, str]:
-    """The compiled steps and what made them; None, and why not, where Numba is missing or does not work."""
+    """The compiled steps and the version of Numba; or None and the reason, where Numba is missing or does not work."""
     try:
         installed = metadata.version("numba")
     except metadata.PackageNotFoundError:
@@ -94,16 +94,16 @@ def by_numba() -> tuple[Steps | None, str]:
     notice.start()
     try:
         from minadv.fast import numba_steps
-    except Exception as error:  # such as a Numba that is too old for this NumPy: NumPy's steps do without it
+    except Exception as error:  # such as a Numba too old for this NumPy; NumPy's own steps still work
         return None, f"Numba {installed} is installed but does not work: {error}"
     finally:
         notice.cancel()
-    threads.limit_late_libraries()  # SciPy's BLAS has come with Numba's
+    threads.limit_late_libraries()  # Numba has loaded SciPy's BLAS, which has no limit yet
     return Steps(numba_steps.lstm_step, numba_steps.lstm_step_backward), f"Numba {installed}"
 
 
 def versions(asked: str | None = None) -> dict[str, str]:
-    """Numba's version, where it may have a part in the numbers."""
+    """Numba's version, where Numba may compute some of the numbers."""
     unused = wanted(asked) == "plain" or without_compiling() or by_numba()[0] is None
     return {} if unused else {"numba": metadata.version("numba")}
 
@@ -117,5 +117,5 @@ def why(on_gpu: bool = False, asked: str | None = None) -> str:
         return f"{module} line by line, as {COMPILED}=0 says"
     if on_gpu:
         return "one kernel each for the LSTM's steps"
-    steps, said = by_numba()
-    return f"NumPy: {said}" if steps is None else f"{said} for the LSTM in single precision, NumPy for all else"
+    steps, about = by_numba()
+    return f"NumPy: {about}" if steps is None else f"{about} for the LSTM in single precision, NumPy for all else"

@@ -17,12 +17,12 @@ from minadv.fast.packing import goes_below, in_pieces
 
 
 def chunk_length(T: int, columns: int, H: int) -> int:
-    """The steps of a chunk of T with so many columns each: enough for a fast product that outweighs the adding up."""
+    """The steps of a chunk, of T with ``columns`` columns each: enough for a fast product that outweighs the sum."""
     return -(-T // max(1, round(T * columns / max(1024, 2 * H))))
 
 
 class Chunks:
-    """Collects what enters those products, from the last step to the first, and makes them chunk by chunk.
+    """Collects the factors of dU, dW, db and dx, from the last step to the first, and multiplies them chunk by chunk.
 
     ``W (I, 4H)``; ``caches`` are those of P passes of one shape, with B examples each. A compiled pass fills ``dzs``
     and ``entered`` itself instead of calling `add`, and calls `multiply` after each chunk.
@@ -54,7 +54,7 @@ class Chunks:
             self.multiply(t - 1)
 
     def multiply(self, first: int) -> None:
-        """The products of the chunk that begins after ``first`` steps, once its columns are there."""
+        """Multiply the chunk that begins after ``first`` steps, whose columns are in ``dzs`` and ``entered``."""
         (I, H, P, B), xp, size = self._size, namespace(self._W), min(self._C, self._T - first)
         dzs = self.dzs[:, :, :size]
         chunk = dzs.reshape(4 * H, -1)

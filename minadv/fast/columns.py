@@ -49,7 +49,7 @@ class Columns:
     def forward(
         self, params: lstm.Params, passes: Sequence[Inputs], *, keep_h: bool = True, work: Workspace | None = None
     ) -> list[tuple[Any, lstm.State, Cache]]:
-        """Passes that are given the same x multiply it only once."""
+        """Run the passes side by side; passes with the same x share its product with W."""
         if not passes:
             raise ValueError("passes is empty, expected at least one")
         for p in passes:
@@ -61,11 +61,10 @@ class Columns:
         weights = packed(params, work)
         slot, first = caches[0].slot, caches[0]  # the first pass's slot holds what the passes share
         m = _masks_side_by_side(caches)
-        entering = slot.take(
-            "entering", (weights.UWb.shape[1], P, B), x
-        )  # the masked states, x_t if it is small, and 1
+        # a column of `entering` is what a step multiplies: a masked state, x_t if it is small, and 1
+        entering = slot.take("entering", (weights.UWb.shape[1], P, B), x)
         entering[-1] = 1
-        z = slot.take("z", (4, H, P, B), x)  # the pre-activations, without x W where that is made apart
+        z = slot.take("z", (4, H, P, B), x)  # the pre-activations, without x W where `_project` makes it
         UWb = weights.UWb.reshape(4, H, -1) if by_gate(H, entering) else weights.UWb
         entering_columns, z_columns = entering.reshape(-1, P * B), z.reshape(*UWb.shape[:-1], P * B)
         xW = _project(weights, passes, caches, work)
@@ -193,12 +192,12 @@ def _start(given: Inputs, H: int, work: Workspace | None) -> Cache:
 
 def _masks_side_by_side(caches: Sequence[Cache]) -> Array | None:
     """The masks of all passes as columns (H, P, B), ones for a pass without; None if no pass has one."""
-    given = [cache.m for cache in caches]
-    if all(m is None for m in given):
+    ms = [cache.m for cache in caches]
+    if all(m is None for m in ms):
         return None
     _, H, B = caches[0].h.shape
     columns = caches[0].slot.take("m", (H, len(caches), B), caches[0].x)
-    for n, m in enumerate(given):
+    for n, m in enumerate(ms):
         columns[:, n] = 1 if m is None else m.T
     return columns
 
@@ -206,7 +205,7 @@ def _masks_side_by_side(caches: Sequence[Cache]) -> Array | None:
 def _project(
     weights: Packed, passes: Sequence[Inputs], caches: Sequence[Cache], work: Workspace | None
 ) -> list[Array] | None:
-    """The products with x for every step, (T, 4, H, B) a pass; None where x goes below the state.
+    """The products with x for every step, (T, 4, H, B) a pass; None where x is multiplied together with the state.
 
     A product that is not kept lies in the memory for the gates of the last pass with this x: that pass is the last to
     read a step's product, just before its gates of the same step overwrite it.
@@ -214,11 +213,11 @@ def _project(
     if weights.W is None:
         return None
     last = {id(given.x): (given, cache) for given, cache in zip(passes, caches, strict=True)}
-    made = {
-        name: input_products(weights, given.x, out=cache.a, keep=worth_keeping(given, passes), work=work)
-        for name, (given, cache) in last.items()
+    products = {
+        key: input_products(weights, given.x, out=cache.a, keep=worth_keeping(given, passes), work=work)
+        for key, (given, cache) in last.items()
     }
-    return [made[id(given.x)] for given in passes]
+    return [products[id(given.x)] for given in passes]
 
 
 def _take_out_padding(caches: Sequence[Cache], t: int, dh: Array, dc: Array) -> list[tuple[int, Array, Array]]:

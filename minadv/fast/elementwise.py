@@ -55,9 +55,9 @@ def rnn_step_backward(h: Array, dh: Array, *, dz: Array) -> None:
 
 
 def lstm_step(z: Array, c_prev: Array, *, a: Array, c: Array, h: Array) -> None:
-    r"""From the pre-activations ``z (4, H, B)`` the gates ``a``, i, f, g, o, and ``c`` and ``h``.
+    r"""From the pre-activations ``z (4, H, B)`` compute the gates i, f, g, o into ``a``, and ``c`` and ``h``.
 
-    Those of the logistic gates come negated: :math:`\sigma(z) = 1/(1 + e^{-z})`. ``z`` may be ``a``.
+    The pre-activations of i, f and o come negated: :math:`\sigma(z) = 1/(1 + e^{-z})`. ``z`` may be ``a``.
 
     .. math:: c = f \odot c_{prev} + i \odot g, \qquad h = o \odot \tanh c
     """
@@ -77,7 +77,7 @@ def lstm_step(z: Array, c_prev: Array, *, a: Array, c: Array, h: Array) -> None:
 
 
 def lstm_step_backward(a: Array, c_prev: Array, h: Array, dh: Array, *, dc: Array, dz: Array, scratch: Array) -> None:
-    r"""From ``dh`` and the ``dc`` that comes from the next step: ``dz (4, H, B)``, and ``dc`` of the previous step.
+    r"""From ``dh`` and the ``dc`` that comes from the next step compute ``dz (4, H, B)`` and ``dc`` of the step before.
 
     ``dc`` is updated in place from :math:`\partial L/\partial c_t` (through :math:`c_{t+1}` only) to
     :math:`\partial L/\partial c_{t-1}`; ``dz`` is the gradient of the pre-activations as the equations have them, not
@@ -99,7 +99,7 @@ def lstm_step_backward(a: Array, c_prev: Array, h: Array, dh: Array, *, dc: Arra
     do *= h
     do *= dh
     xp.add(g, 1, out=scratch)
-    dg *= scratch  # of tanh, (1 - g)(1 + g)
+    dg *= scratch  # the slope of tanh, (1 - g)(1 + g)
     di *= g
     df *= c_prev
     dg *= i
@@ -131,7 +131,7 @@ def gru_step(a: Array, hU: Array, bn: Array, h_leak: Array, *, q: Array, h: Arra
 
 
 def gru_step_backward(a: Array, q: Array, h_leak: Array, dh: Array, *, dhU: Array, dn: Array, dh_leak: Array) -> None:
-    r"""From ``dh``: ``dhU (B, 3H)``, ``dn (B, H)`` of the pre-activation of n, and ``dh_leak``.
+    r"""From ``dh`` compute ``dhU (B, 3H)``, ``dn (B, H)`` (of the pre-activation of n) and ``dh_leak``.
 
     The r and z blocks of ``dhU`` are the gradients of their pre-activations as well; only n differs, by the factor r.
     """

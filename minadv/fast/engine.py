@@ -28,23 +28,21 @@ class Inputs:
     state: Any = None
     m: Array | None = None  # (B, H)
     valid: Array | None = None  # (T, B)
-    lasting: bool = (
-        False  # whether later passes of this step may reuse this x: its product with W is then worth keeping
-    )
+    lasting: bool = False  # True: later passes of this step may reuse this x, and its product with W is worth keeping
 
 
 class Engine(Protocol):
-    """The protocol."""
+    """What `minadv.models.stack` asks of an engine."""
 
     @property
     def name(self) -> str:
-        """What a run's log calls it."""
+        """The name in a run's log."""
         ...
 
     def forward(
         self, params: Any, passes: Sequence[Inputs], *, keep_h: bool = True, work: Workspace | None = None
     ) -> list[tuple[Any, Any, Any]]:
-        """Of each pass: h (T, B, H), the last state and a cache. Without ``keep_h`` nobody needs h: it may be None."""
+        """For each pass h (T, B, H), the last state and a cache. Without ``keep_h`` nobody needs h: it may be None."""
         ...
 
     def backward(
@@ -67,7 +65,7 @@ class Engine(Protocol):
 
 
 class OneByOne:
-    """An engine that runs passes one after the other; a subclass has ``run`` and ``run_backward`` of one pass."""
+    """An engine that runs passes one after the other; a subclass writes ``run`` and ``run_backward`` for one pass."""
 
     def run(self, params: Any, given: Inputs, keep_h: bool, work: Workspace | None) -> tuple[Any, Any, Any]:
         raise NotImplementedError

@@ -1,14 +1,14 @@
 r"""A pass of a small LSTM and the way back, compiled by Numba: the loops of `minadv.fast.columns`, a chunk a call.
 
 Where the weights are small a step's product takes some fifty microseconds, and all that Python does between two of them
-counts; nor can two threads take turns at that pace. Here a chunk of steps is one call that holds no lock, so that
-threads that share a batch (`minadv.training.parallel.threads`) really run side by side.
+counts; nor can two Python threads take turns at that pace. Here a chunk of steps is one call that holds no lock of
+Python's, so that threads that share a batch (`minadv.training.parallel.threads`) really run side by side.
 
 A compiled pass also keeps less. The cells and states of a chunk follow from its gates and from the state before it,
 
 .. math:: c_t = f_t \odot c_{t-1} + i_t \odot g_t, \qquad h_t = o_t \odot \tanh c_t
 
-so that on the way back they are made again, and of 6 TBH numbers 4 TBH remain.
+so that they are computed again on the way back, and a pass keeps 4 TBH numbers instead of 6 TBH.
 
 Imported by `minadv.fast` only, and only where Numba is installed; `minadv.fast.numba_steps` has the compiled loops.
 """
@@ -54,7 +54,7 @@ class Compiled(OneByOne):
     def forward(
         self, params: lstm.Params, passes: Sequence[Inputs], *, keep_h: bool = True, work: Workspace | None = None
     ) -> list[tuple[Any, Any, Any]]:
-        """The product with an x that lasts and that several passes share is made once within a workspace's scope."""
+        """The product of W with an x that several passes share and later ones may reuse is made once a scope."""
         return [self._run(params, p, keep_h, worth_keeping(p, passes), work) for p in passes]
 
     def _run(
@@ -133,12 +133,12 @@ class Compiled(OneByOne):
 def _as_compiled(array: Array, *requirements: str) -> Array:
     """An array as the compiled functions take it: aligned and not read-only, or a copy that is."""
     wanted: Any = ["A", "W", *requirements]
-    taken: Array = np.require(array, requirements=wanted)
-    return taken
+    ready: Array = np.require(array, requirements=wanted)
+    return ready
 
 
 def _mask(slot: Slot, m: Array | None, x: Array, H: int) -> Array:
-    """The mask as columns, flat (H * B,); ones where there is none."""
+    """The mask with an example a column, flat (H * B,); ones where ``m`` is None."""
     columns = slot.take("m", (H, x.shape[1]), x)
     columns[...] = 1 if m is None else m.T
     return columns.reshape(-1)

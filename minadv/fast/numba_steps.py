@@ -1,15 +1,11 @@
 r"""The steps of an LSTM in single precision, compiled by Numba: the element-wise steps, and loops over many of them.
 
-The formulas are those of `minadv.fast.elementwise`. A compiled loop reads every number once, keeps what is in between
-in registers and does eight numbers at a time where the processor can. It cannot call a library for exp and tanh and
-stay such a loop, so both are here, with the coefficients of Cephes (Moshier, http://www.netlib.org/cephes, expf and
-tanhf), as exact as NumPy's own.
-
-The loops over the steps, `forward_steps` and `backward_steps`, are called by `minadv.fast.numba_pass`. They stand in
-this file because Numba keeps what it has compiled until the file changes, and a function has those that it calls
-compiled into it.
-
-Imported by `minadv.fast.choice` and `minadv.fast.numba_pass` only, and only where Numba is installed.
+The formulas are those of `minadv.fast.elementwise`. A compiled loop reads every number once, keeps intermediate results
+in registers and does eight numbers at a time where the processor can. Calls of a library's exp and tanh would prevent
+that, so both are here, with the coefficients of Cephes (Moshier, http://www.netlib.org/cephes, expf and tanhf), as
+exact as NumPy's own. The loops over steps, `forward_steps` and `backward_steps`, stand beside the functions that are
+compiled into them, because Numba compiles a function again only when its own file changes. This file is imported by
+`minadv.fast.choice` and `minadv.fast.numba_pass` only, and only where Numba is installed.
 """
 
 from __future__ import annotations
@@ -28,8 +24,7 @@ from minadv.fast.elementwise import tiny
 Function = TypeVar("Function", bound=Callable[..., Any])
 _f = np.float32
 _njit: Any = numba.njit  # whose types differ from version to version
-_OPTIONS = {"fastmath": {"contract"}, "error_model": "numpy", "nogil": True}
-"""A product and a sum may be one instruction, which rounds once instead of twice; no other liberty is taken."""
+_OPTIONS = {"fastmath": {"contract"}, "error_model": "numpy", "nogil": True}  # contract: a * b + c may round once
 
 GATES, CELL, MATRIX, FLAT = "float32[:, :, :, ::1]", "float32[:, :, ::1]", "float32[:, ::1]", "float32[::1]"
 ANY = "float32[:, :, :]"  # however it lies in memory
@@ -40,10 +35,9 @@ def _inline(function: Function) -> Function:
 
 
 def _compile(*arguments: str) -> Callable[[Function], Function]:
-    """Compile a function at once for these arguments, and keep the result on disk where Numba can.
+    """Compile a function now for these types; keep the result on disk unless that fails (no folder, a full disk).
 
-    Where it cannot (no folder, a full disk, a file cut short), the function is compiled without being kept. A function
-    has one form only: Numba would mistake several for each other if two processes saved them at once.
+    A function is compiled for one signature only: if two processes saved several at once, Numba would mix them up.
     """
 
     def compiled(function: Function) -> Function:
@@ -56,20 +50,17 @@ def _compile(*arguments: str) -> Callable[[Function], Function]:
     return compiled
 
 
-_ONE, _TWO = _f(1), _f(2)
-_LEAST, _MOST = _f(-87), _f(89)  # below, subnormal numbers; above, as from 88.4 on, infinity
+_ONE, _TWO, TINY, _SMALL = _f(1), _f(2), _f(tiny(np.float32)), _f(0.625)  # below _SMALL, tanh is a polynomial
+_LEAST, _MOST = _f(-87), _f(89)  # exp is subnormal below _LEAST; it is infinite from 88.4 on
 _LOG2_E, _ROUND = _f(1.44269504), _f(1.5 * 2**23)  # a number plus _ROUND has no digits after the point
-_LN2_HIGH, _LN2_LOW = _f(0.693359375), _f(-2.12194440e-4)  # ln 2 in two parts, the first with few digits
-_BITS, _BIAS = np.int32(23), np.int32(127 << 23)  # of the mantissa; of the exponent, in its place
-_E2, _E3, _E4, _E5, _E6, _E7 = (
-    _f(v)
-    for v in (5.0000001201e-1, 1.6666665459e-1, 4.1665795894e-2, 8.3334519073e-3, 1.3981999507e-3, 1.9875691500e-4)
+_LN2_HIGH, _LN2_LOW = _f(0.693359375), _f(-2.12194440e-4)  # ln 2 in two parts; n times the first is exact
+_BITS, _BIAS = np.int32(23), np.int32(127 << 23)  # the mantissa's bits; the exponent's bias, in its place
+_E2, _E3, _E4, _E5, _E6, _E7 = map(
+    _f, (5.0000001201e-1, 1.6666665459e-1, 4.1665795894e-2, 8.3334519073e-3, 1.3981999507e-3, 1.9875691500e-4)
 )
-_T3, _T5, _T7, _T9, _T11 = (
-    _f(v) for v in (-3.33332819422e-1, 1.33314422036e-1, -5.37397155531e-2, 2.06390887954e-2, -5.70498872745e-3)
+_T3, _T5, _T7, _T9, _T11 = map(
+    _f, (-3.33332819422e-1, 1.33314422036e-1, -5.37397155531e-2, 2.06390887954e-2, -5.70498872745e-3)
 )
-_SMALL = _f(0.625)
-TINY = _f(tiny(np.float32))
 
 
 @_inline
@@ -101,7 +92,7 @@ def _tanh(x: Any) -> Any:
 
 @_inline
 def _four(a: Any) -> Any:
-    """The four blocks, flat."""
+    """The four gates of ``a (4, ...)``, each flat."""
     n = a[0].size
     return a[0].reshape(n), a[1].reshape(n), a[2].reshape(n), a[3].reshape(n)
 
@@ -117,9 +108,7 @@ def _loop(z: Any, c_prev: Any, a: Any, c: Any, h: Any) -> None:
         h[j] = o * _tanh(cell)
 
 
-# The compiler goes number by number where two arrays might overlap, so each way in which they may has a function.
-
-
+# Where two arrays might overlap the compiler goes number by number: `lstm_step` has a function for each way they can.
 @_compile(GATES, CELL, GATES, CELL, CELL)
 def _step_apart(z: Any, c_prev: Any, a: Any, c: Any, h: Any) -> None:
     n = c.size
@@ -209,7 +198,7 @@ def _flush(gradient: Any, limit: Any) -> None:
 def forward_steps(UWb: Any, x: Any, apart: Any, m: Any, entering: Any, z: Any, a: Any, c: Any, h: Any, hs: Any) -> None:
     """The steps of ``x (C, B, I)``: gates into ``a (C, 4, H, B)``, c and h in place, every h into ``hs`` unless empty.
 
-    ``UWb (G, 4H/G, K)`` is multiplied block by block. Where x W is apart, it is in ``a`` already.
+    ``UWb (G, 4H/G, K)`` is multiplied block by block. ``apart``: x W is not in UWb's product, but in ``a`` already.
     """
     (H, B), (G, rows, _) = h.shape, UWb.shape
     flat_h, masked = h.reshape(H * B), entering[:H].reshape(H * B)
@@ -231,7 +220,7 @@ def forward_steps(UWb: Any, x: Any, apart: Any, m: Any, entering: Any, z: Any, a
 
 @_compile(GATES, CELL)
 def _cells_again(a: Any, cells: Any) -> None:
-    """The cells after each of the steps with these gates, from the first in ``cells (C+1, H, B)``."""
+    """From ``cells[0]`` and the gates ``a`` of C steps, the cells after each step: ``cells (C+1, H, B)``."""
     n = cells[0].size
     for t in range(a.shape[0]):
         i, f, g = a[t, 0].reshape(n), a[t, 1].reshape(n), a[t, 2].reshape(n)
@@ -303,7 +292,7 @@ def backward_steps(
         blocks = dz.reshape(G, width, B)
         np.dot(U[0], blocks[0], dhhat)
         for k in range(1, G):
-            np.dot(U[k], blocks[k], h)  # h is no longer needed: it holds the share of a gate
+            np.dot(U[k], blocks[k], h)  # h is no longer needed: it holds one gate's share of dhhat
             _plus(dhhat.reshape(n), h.reshape(n))
         _through_mask(dhhat.reshape(n), h_before.reshape(n), m, dm, dh.reshape(n))
         h[:] = h_before

@@ -17,8 +17,8 @@ from minadv.fast.workspace import Slot, Workspace
 class Packed:
     """The transposed weights; the rows of the logistic gates are negated, as `minadv.fast.elementwise` takes them."""
 
-    UWb: Array  # (4H, H+n+1): U, W and b side by side; n = I where x goes below the state, 0 where W is apart
-    W: Array | None  # (4H, I), where n = 0
+    UWb: Array  # (4H, H+n+1): U, W and b side by side; n = I if `goes_below`, else 0
+    W: Array | None  # (4H, I), if n = 0
 
 
 def packed(params: Any, work: Workspace | None) -> Packed:
@@ -40,7 +40,7 @@ def pack(params: Any, slot: Slot) -> Packed:
 
 
 def goes_below(I: int, H: int) -> bool:
-    """Whether x_t is so small that it goes below the masked state: one product, and no sum."""
+    """Whether x_t is small enough to stand below the masked state in one column: one product then serves both."""
     return 8 * I <= H
 
 
@@ -56,7 +56,7 @@ def _has_small_products() -> bool:
 
 
 KEPT = 2**26
-"""Bytes of products with an input that a workspace keeps for later passes."""
+"""The largest product with an input, in bytes, that a workspace keeps for later passes."""
 
 
 def worth_keeping(given: Inputs, passes: Sequence[Inputs]) -> bool:
@@ -97,17 +97,17 @@ def project(W: Array, x: Array, *, out: Array) -> None:
     G = max(1, 96 // B)  # steps in a product
     for t in range(0, T, G):
         columns = x[t : t + G].reshape(-1, I).T
-        made = out[t] if G == 1 else xp.empty((len(W), columns.shape[1]), x.dtype)
-        in_pieces(W, columns, out=made, piece=64)
+        product = out[t] if G == 1 else xp.empty((len(W), columns.shape[1]), x.dtype)
+        in_pieces(W, columns, out=product, piece=64)
         if G > 1:
-            out[t : t + G] = made.reshape(len(W), -1, B).transpose(1, 0, 2)
+            out[t : t + G] = product.reshape(len(W), -1, B).transpose(1, 0, 2)
 
 
 def in_pieces(left: Array, right: Array, *, out: Array, piece: int) -> None:
     """``left @ right`` into ``out``; on the host as a sum of products of at most ``piece`` terms, which round less.
 
-    A BLAS adds up hundreds of terms in one register. Of all products of a step those with the inputs, whose terms are
-    large and of either sign, would round most.
+    A BLAS adds up hundreds of terms in one register. In a step the products with the inputs would round most: their
+    terms are large and of either sign.
     """
     xp, K = namespace(left), left.shape[1]
     pieces = -(-K // piece) if is_host(left) else 1
@@ -119,7 +119,7 @@ def in_pieces(left: Array, right: Array, *, out: Array, piece: int) -> None:
 
 
 def _transposed(slot: Slot, name: str, *parts: Array) -> Array:
-    """Matrices above each other, as contiguous columns; a strip of 16 rows at a time fits the cache: much faster."""
+    """The transpose of matrices that stand above each other; made by strips of 16 rows, which fit the cache."""
     rows = sum(part.shape[0] for part in parts)
     out = slot.take(name, (parts[0].shape[1], rows), parts[0])
     done = 0

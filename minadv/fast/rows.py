@@ -1,6 +1,6 @@
 r"""The passes of `minadv.rnn` and `minadv.gru`, written in place: an example is a row, and a pass reuses its buffers.
 
-The product with the inputs is one for all steps, and what is between two products is `minadv.fast.elementwise`.
+One product multiplies the inputs of all steps; the element-wise steps are those of `minadv.fast.elementwise`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Cache:
 
 @dataclass(frozen=True)
 class RnnRows(OneByOne):
-    """The simple network."""
+    """The engine of the simple network."""
 
     name = "rows"
 
@@ -86,7 +86,7 @@ class RnnRows(OneByOne):
 
 @dataclass(frozen=True)
 class GruRows(OneByOne):
-    """The GRU, whose leak is clean or masked."""
+    """The engine of the GRU, whose leak is clean or masked."""
 
     leak: Literal["clean", "masked"] = "clean"
     name = "rows"

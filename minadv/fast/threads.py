@@ -8,8 +8,8 @@ from typing import Any
 
 from minadv.base.machine import blas_setting
 
-_limits: list[int | None] = []  # of the `limit_threads` that are under way, the innermost last
-_late = ExitStack()  # the limits of libraries that were loaded within one
+_limits: list[int | None] = []  # the numbers of the `limit_threads` contexts under way, the innermost last
+_late = ExitStack()  # the limits of libraries that were loaded within a context
 
 
 def limit_threads(n: int | None, *, this_thread: bool = False) -> AbstractContextManager[None]:
@@ -44,7 +44,7 @@ def _within(n: int | None) -> Iterator[None]:
 
 
 def limit_late_libraries() -> None:
-    """Give a BLAS that was loaded within `limit_threads` as many threads as the others, until its end."""
+    """Give a BLAS that was loaded within `limit_threads` as many threads as the others, until that context ends."""
     controller = _controller() if _limits else None
     if controller is not None:
         _late.enter_context(controller.limit(limits=_limits[-1], user_api="blas"))

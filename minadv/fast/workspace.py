@@ -62,7 +62,7 @@ class Workspace:
     def __init__(self) -> None:
         self._slots: list[Slot] = []
         self._free: list[Slot] = []
-        self._made: dict[tuple[int, str], tuple[Any, Any]] | None = None  # by `once`, within a scope
+        self._made: dict[tuple[int, str], tuple[Any, Any]] | None = None  # by `once`; None outside a scope
         self._common: list[Slot] = []  # one for each thing that `once` makes within a scope
         self._n_common = 0  # how many of them this scope has used
 
@@ -88,14 +88,14 @@ class Workspace:
         return frozenset().union(*(self.slots_of(part) for _, part in children(record) or ()))
 
     def free_all(self, *, but: frozenset[int] = frozenset()) -> None:
-        """Let later passes take every slot, ``but`` some of `taken`."""
+        """Let later passes take every slot ``but`` these, given by number as `taken` gives them."""
         self._free = [slot for n, slot in enumerate(self._slots) if n not in but][::-1]
 
     def once(self, key: T, make: Callable[[T, Slot], M], what: str = "") -> M:
         """``make(key, slot)``, made once within a `scope` and remembered until its end; ``key`` must not change.
 
-        ``slot`` has buffers for it, the same ones again in the next scope. Different things that are made of one key
-        differ in ``what`` they are. Outside a scope it is made each time, in buffers of its own.
+        ``slot`` has buffers for the result, the same ones again in the next scope. ``what`` tells apart different
+        things that are made of one key. Outside a scope the result is made each time, in new buffers.
         """
         if self._made is None:
             return make(key, Slot())
@@ -105,7 +105,7 @@ class Workspace:
         return made
 
     def has_made(self, key: Any, what: str = "") -> bool:
-        """Whether there is nothing left to do for `once`."""
+        """Whether `once` has made this already in the present scope."""
         return self._made is not None and (id(key), what) in self._made
 
     def _next_common(self) -> Slot:
@@ -130,10 +130,10 @@ class Workspace:
 
 @contextmanager
 def scope(work: Workspace | None) -> Iterator[Callable[[Any], None]]:
-    """Within it, passes take slots of the workspace; at its end those slots are free again.
+    """A context in which passes take slots of the workspace; at its end those slots are free again.
 
-    It gives a function: the slots of a cache that is handed to it are not freed at the end of this scope, but belong to
-    the scope around it; without one around it, they are free for the next pass. Parameters and inputs must not be
+    It yields a function: the slots of a cache that is handed to it are not freed at the end of this scope, but belong
+    to the scope around it; without one around it, they are free for the next pass. Parameters and inputs must not be
     changed within a scope: passes share what they derive from them.
     """
     if work is None:

@@ -4,7 +4,8 @@ r"""A sequence classifier: recurrent layers, then a softmax from the last state.
 
 Mask sites: ``"layer0"``, ``"layer1"``, ... on the recurrent connection of each layer, and ``"readout"`` on the state
 that the softmax reads (adversarial dropout "on the last hidden state"). With ``readout="masked"`` the softmax reads the
-masked copy of the top layer's state, so that the top layer's mask acts twice and its map has a term for u = t.
+masked copy of the top layer's state, so that the top layer's mask acts twice and its influence map has a term for u =
+t.
 """
 
 from __future__ import annotations
@@ -77,9 +78,9 @@ class Classifier(Buffered):
 
     ``steps="last"`` makes features of the last (valid) state only, ``"all"`` of every state, so that the distance may
     be weighted over time by a ``lam`` (T, B), which for ragged batches should be zero on padding, where the last state
-    is repeated; the likelihood is that of the last in both. ``leak`` is the GRU's. ``input_dropout`` is a dropout on
-    the inputs, one mask a sequence: the noise of this model. ``remat`` saves memory at the price of one more forward
-    pass (`minadv.fast.remat`).
+    is repeated; the likelihood is that of the last state in both cases. ``leak`` is the GRU's. ``input_dropout`` is a
+    dropout on the inputs, one mask a sequence: the noise of this model. ``remat`` saves memory at the price of one more
+    forward pass (`minadv.fast.remat`).
     """
 
     n_in: int
@@ -160,7 +161,7 @@ class Classifier(Buffered):
         dxs: Sequence[Array | None] | None = None,
     ) -> list[tuple[Array, tuple[Any, ...], Cache]]:
         """``body`` of several passes over one batch, the cells side by side."""
-        dropped = {id(noise): batch.x if noise is None else batch.x * noise.inputs for noise in noises}  # once a noise
+        dropped = {id(noise): batch.x if noise is None else batch.x * noise.inputs for noise in noises}  # one x a noise
         xs = []
         for given, noise, dx in zip(masks, noises, dxs or [None] * len(masks), strict=True):
             self._check(params, batch, given)
@@ -298,11 +299,11 @@ class Classifier(Buffered):
         return ("readout",) if self.readout == "clean" else (f"layer{self.n_layers - 1}", "readout")
 
     def _readout_masks(self, given: Mapping[str, Array]) -> dict[str, Array]:
-        """The given masks on what the softmax reads, by site."""
+        """Those of a pass's masks that act on what the softmax reads, by site."""
         return {name: given[name] for name in self._on_readout if name in given}
 
     def _lam(self, lam: Array | None, N: int, B: int, like: Array) -> Array:
-        """(N, 1) or (N, B); the last step only unless the caller says otherwise."""
+        """The weight of each step, (N, 1) or (N, B); the last step only if ``lam`` is None."""
         xp = namespace(lam=lam, features=like)
         if lam is None:
             only_last: Array = xp.zeros((N, 1), like.dtype)
@@ -331,7 +332,7 @@ def compare_heads(
     stop_base: bool,
     weights: bool,
 ) -> Comparison:
-    """The comparison of two passes in double precision: nearly equal predictions differ by less than rounding.
+    """The comparison of two passes in double precision: single precision would round away small differences.
 
     ``head`` are the parameters that ``predict`` and ``predict_backward`` use; ``weight`` is lambda, (N, B or 1).
     """

@@ -60,8 +60,8 @@ class Encoder(Buffered):
     """The configuration; parameters are apart.
 
     ``frequencies (n_words,)``, with the sum 1, normalise the embeddings; None stands for equal ones, and
-    ``normalise=False`` leaves the embeddings as they are. They are data, not configuration: they lie where the
-    parameters lie, and come from the vocabulary. ``forget_bias`` is the initial one of the LSTM, 0 for text.
+    ``normalise=False`` leaves the embeddings as they are. Frequencies are data, not configuration: they come from the
+    vocabulary, and lie on the device of the parameters. ``forget_bias`` is the initial bias of an LSTM's forget gate.
     """
 
     n_words: int
@@ -94,7 +94,7 @@ class Encoder(Buffered):
         return self.n_embedding
 
     def encoder_init(self, rng: np.random.Generator, dtype: npt.DTypeLike) -> Params:
-        """Embeddings uniform on (-1, 1), cells as their modules have them; drawn on the host."""
+        """Embeddings uniform on (-1, 1), cells as their modules initialise them; drawn on the host."""
         options = {"forget_bias": self.forget_bias} if self.cell == "lstm" else {}
         module = stack.by_name(self.cell)
         E = rng.uniform(-1, 1, (self.n_words, self.n_embedding)).astype(dtype)
@@ -185,10 +185,10 @@ class Encoder(Buffered):
                 f"tokens holds {low if low < 0 else high}, expected integers from 0 to {self.n_words - 1}: "
                 "is it encoded with the vocabulary of this model?"
             )
-        known = [site.name for site in self.sites]
+        names = [site.name for site in self.sites]
         for name in masks:
-            if name not in known:
-                raise ValueError(f"masks has {name!r}, expected sites among {known}")
+            if name not in names:
+                raise ValueError(f"masks has {name!r}, expected sites among {names}")
         if dx is not None:
             expect_shape("dx", dx, (*batch.tokens.shape, self.n_embedding), "one perturbation a step and example")
 

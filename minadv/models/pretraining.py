@@ -77,7 +77,7 @@ class Params:
 class TextLM(Encoder):
     """The configuration; parameters are apart. The fields before ``n_candidates`` are those of `Encoder`.
 
-    ``frequencies`` are also what candidates are drawn from.
+    Candidates are drawn from ``frequencies`` too.
     """
 
     n_candidates: int = 1024
@@ -100,7 +100,7 @@ class TextLM(Encoder):
 
     @cached_property
     def unigram(self) -> Array:
-        """What candidates are drawn from, (n_words,), float64 on the host."""
+        """The distribution that candidates are drawn from, (n_words,), float64 on the host."""
         if self.frequencies is None:
             return np.full(self.n_words, 1 / self.n_words)
         return np.asarray(to_host(self.frequencies), dtype=np.float64)
@@ -110,8 +110,8 @@ class TextLM(Encoder):
         if batch.targets is None or isinstance(batch.targets, Sampled):
             raise ValueError("the targets are None or have candidates already, expected an array of words (T, B)")
         xp = namespace(batch.tokens)
-        chosen = sampled_softmax.draw(rng, self.unigram, self.n_candidates)
-        return replace(batch, targets=sampled_softmax.correct(batch.targets, chosen, xp.asarray(self.unigram)))
+        candidates = sampled_softmax.draw(rng, self.unigram, self.n_candidates)
+        return replace(batch, targets=sampled_softmax.correct(batch.targets, candidates, xp.asarray(self.unigram)))
 
     def body(
         self,
@@ -159,7 +159,7 @@ class TextLM(Encoder):
         return softmax_blocks.logits(features, *_output(params))
 
     def head(self, params: Params, features: Array, targets: Array | Sampled | None) -> Likelihood:
-        """The mean NLL over the steps of each stream, against candidates or the whole vocabulary (see above)."""
+        """The mean NLL over the steps of each stream, against candidates or the whole vocabulary."""
         if targets is None:
             raise ValueError("targets is None: the likelihood needs a batch with targets")
         V, b = _output(params)
@@ -189,7 +189,7 @@ class TextLM(Encoder):
         stop_base: bool = False,
         weights: bool = True,
     ) -> Comparison:
-        """Distances of the whole vocabulary, by blocks of rows; each step counts 1/T unless ``lam`` says else."""
+        """Distances of the whole vocabulary, by blocks of rows; each step counts 1/T unless ``lam`` is given."""
         weight = step_weights(lam, 1 / len(features0), features0)  # (T, B or 1)
         sweep = softmax_blocks.distance(
             features0, features1, *_output(params), distance, weight=weight, stop_base=stop_base, weights=weights

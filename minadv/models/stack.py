@@ -31,9 +31,9 @@ def by_name(cell: str) -> Any:
 class Buffered:
     """What the models that run recurrent layers have in common: what computes their passes, and in which memory.
 
-    ``engine="plain"`` runs the readable cells themselves; None is what the environment says (MINADV_ENGINE), the fast
-    engine of `minadv.fast` by default. `minadv.fast.reusing` gives a model ``buffers``, which are no part of its
-    configuration.
+    ``engine="plain"`` runs the readable cells themselves, ``"fast"`` the engines of `minadv.fast`; None leaves the
+    choice to the environment (MINADV_ENGINE), where ``"fast"`` is the default. `minadv.fast.reusing` gives a model
+    ``buffers``, which are no part of its configuration.
     """
 
     engine: Literal["fast", "plain"] | None = field(default=None, kw_only=True)
@@ -59,7 +59,7 @@ class Buffered:
         return fast.scope(self.buffers)
 
     def once(self, key: T, make: Callable[[T], M]) -> M:
-        """``make(key)``; within a scope it is made once for each key, which must not change."""
+        """``make(key)``, called once for each key within a scope; a key must not change there."""
         return make(key) if self.buffers is None else self.buffers.once(key, lambda of, _: make(of))
 
 
@@ -68,7 +68,7 @@ class LayerCache:
     """A pass's cache in one layer, with the engine that made it."""
 
     engine: Engine
-    own: Any
+    own: Any  # the engine's own cache
 
 
 @dataclass(frozen=True)
@@ -178,6 +178,6 @@ def backward(
 def compiles_passes(
     model: Any, cell: str, n_hidden: int, dtype: npt.DTypeLike, *, padded: bool = False, on_gpu: bool
 ) -> bool:
-    """Whether passes of such a layer of a model are compiled as a whole, and so let other threads run."""
+    """Whether the passes of a model's layer are compiled as a whole, and so let other threads run."""
     nbytes, asked = 4 * n_hidden * n_hidden * np.dtype(dtype).itemsize, getattr(model, "engine", None)
     return cell == "lstm" and not padded and not on_gpu and fast.compiles_passes(nbytes, dtype, asked)

@@ -7,7 +7,7 @@ The features are the last state alone, ``(1, B, H)``: the ReLU layer and the sof
 recurrent connections.
 
 Padding stands in **front** of a text: the state is zero until its first word, and its last word is at the last step of
-the batch, for texts of every length. With ``truncate`` only the last steps are differentiated. Those before are run
+the batch, for texts of every length. With ``truncate`` only the last steps are differentiated. The steps before are run
 without being kept; the state they leave is a constant, and its masked copy has its term (u = 0) in the influence map.
 """
 
@@ -207,7 +207,7 @@ class TextClassifier(Encoder):
         return compare_heads(self, head, features0, features1, weight, distance, stop_base, weights)
 
     def predict(self, head: Params, features: Array) -> tuple[Array, tuple[Array, Array, Array]]:
-        """The logits (N, B, C), and the features and the ReLU layer before and after its kink, (N, B, R)."""
+        """The logits (N, B, C), and for `predict_backward` the features and the layer before and after the ReLU."""
         assert head.W1 is not None and head.b1 is not None and head.V is not None and head.b is not None
         hidden = layers.affine(features, head.W1, head.b1)
         r = layers.relu(hidden)

@@ -6,9 +6,9 @@ variance 1 over the running text:
 .. math:: \mu_d = \sum_v f_v E_{vd}, \qquad \sigma^2_d = \sum_v f_v (E_{vd} - \mu_d)^2, \qquad
           \bar E_{vd} = s_d\, (E_{vd} - \mu_d), \quad s_d = (\sigma^2_d + tiny)^{-1/2}
 
-Without it a perturbation of a fixed norm (AT, VAT) would mean nothing: the network could grow its embeddings until the
-perturbation no longer matters. The mean and the variance are functions of E and are differentiated like the rest. Only
-the rows that are looked up are ever normalised; the two moments see all of them.
+Without normalisation a perturbation of a fixed norm (AT, VAT) would mean nothing: the network could grow its embeddings
+until the perturbation no longer matters. The mean and the variance are functions of E and are differentiated like the
+rest. Only the rows that are looked up are ever normalised; the two moments see all of them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from minadv import layers
 from minadv.backend import Array, namespace
 from minadv.base.checks import expect_floating, expect_shape
 
-TINY = 1e-6  # beside the variance
+TINY = 1e-6  # added to the variance: a dimension that is constant must not be divided by zero
 
 
 @dataclass(frozen=True)
@@ -92,8 +92,8 @@ def sum_by_word(words: Array, rows: Array, n_words: int, weights: Array | None =
     .. math:: S_v = \sum_{n:\, words_n = v} weights_n\, rows_n
 
     On the host it is the product of a sparse matrix, one entry a column, with the rows, which is much faster than
-    sorted runs or ``np.add.at``. On a GPU it is `minadv.layers`' sum over sorted runs. Both add up in the order of the
-    places, so that the same arguments give the same bits.
+    sorting the words or ``np.add.at``. On a GPU it is `minadv.layers.embedding_backward`, which sorts. Both add up in
+    the order of the places, so that the same arguments give the same bits.
     """
     xp = namespace(words=words, rows=rows, weights=weights)
     flat = words.reshape(-1)

@@ -6,11 +6,12 @@ tries. A word is then among them with probability :math:`q_v = 1 - (1 - p_v)^n`,
 .. math:: z_v = h \cdot V_v + b_v - \log q_v, \qquad
           NLL = -z_y + \log\Big(e^{z_y} + \sum_{c \in \text{candidates},\, c \ne y} e^{z_c}\Big)
 
-The correction is there because a word may be in the set, which is the candidates and the true word, for two reasons:
-one that is often a candidate is less likely to be there as the true word, by :math:`1 / q`. So the true distribution's
-logits, corrected, are where learning stops. The NLL itself is that of telling the word from the set: it approaches the
-softmax's as candidates grow and all q go to 1. A candidate that happens to be the true word is left out of the sum, or
-the word would be told from itself. With every word a candidate and no correction it is the softmax.
+Why the correction :math:`-\log q`: among the candidates and the true word, a word that is often drawn is often there
+without being the true one, so that the odds for it fall by the factor :math:`1 / q`. With this factor in z, learning
+stops where :math:`h \cdot V_v + b_v` are the logits of the true distribution. The NLL is that of telling the true word
+from the candidates; it approaches the softmax's as there are more of them and all q go to 1. A candidate that happens
+to be the true word is left out of the sum, or the word would be told from itself. With every word a candidate and no
+correction it is the softmax.
 
 The candidates are the same for the whole batch, so that their rows of V are read once.
 """
@@ -30,8 +31,8 @@ from minadv.base.checks import expect_floating, expect_shape
 from minadv.base.shared_draws import Rng
 from minadv.words.embedding import sum_by_word
 
-BLOCK = 2**18  # logits that stand in memory at once: they stay in a processor's caches
-DEVICE_BLOCK = 2**23  # on a GPU, which is faster the more it is given
+BLOCK = 2**18  # logits in memory at once on the host: few enough to stay in a processor's caches
+DEVICE_BLOCK = 2**23  # logits in memory at once on a GPU, which needs large products to be fast
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Candidates:
 class Sampled:
     """Targets with the candidates that they are told from: what the head of a language model is given to train on.
 
-    The log of the expected counts stands beside both; None in both places is no correction.
+    ``log_q`` and ``candidates_log_q`` are the logs of the expected counts; None for both means no correction.
     """
 
     words: Array  # (...), the true words
@@ -69,8 +70,8 @@ class Sampled:
 def draw(rng: Rng, p: Array, n: int, *, max_tries: int = 10_000_000) -> Candidates:
     """Draw words from ``p (V,)``, a host array, until ``n`` different ones have come up.
 
-    They belong to the batch as a whole: several workers that share it draw the same ones. Raises ValueError before any
-    draw if too few words have a positive probability, and if ``max_tries`` draws were not enough.
+    The words belong to the batch as a whole: several workers that share it draw the same ones. Raises ValueError before
+    any draw if too few words have a positive probability, and if ``max_tries`` draws were not enough.
     """
     expect_shape("p", p, ("V",))
     possible = int(np.count_nonzero(p))
@@ -80,7 +81,7 @@ def draw(rng: Rng, p: Array, n: int, *, max_tries: int = 10_000_000) -> Candidat
     cumulative = np.cumsum(p, dtype=np.float64)
     last = int(np.flatnonzero(p)[-1])
     seen = np.zeros(len(p), dtype=bool)
-    found: list[Array] = []
+    parts: list[Array] = []  # the new words of each round of draws
     missing, tries, size = n, 0, 2 * n
     while tries < max_tries:
         uniform = generator.random(size) * cumulative[-1]
@@ -88,11 +89,11 @@ def draw(rng: Rng, p: Array, n: int, *, max_tries: int = 10_000_000) -> Candidat
         words, first = np.unique(drawn, return_index=True)
         order = np.argsort(first)
         order = order[~seen[words[order]]][:missing]
-        found.append(words[order])
+        parts.append(words[order])
         seen[words[order]] = True
         missing -= len(order)
         if missing == 0:
-            return Candidates(np.concatenate(found), tries + int(first[order[-1]]) + 1)
+            return Candidates(np.concatenate(parts), tries + int(first[order[-1]]) + 1)
         tries += size
         size = min(2 * size, 1_000_000)
     raise ValueError(
@@ -110,7 +111,7 @@ def log_expected_count(p: Array, tries: int) -> Array:
 def correct(words: Array, candidates: Candidates, p: Array, *, check: bool = True) -> Sampled:
     """Targets ``words (...)`` beside candidates that were drawn from ``p (V,)``, with the correction of both.
 
-    ``p`` lies where ``words`` lies. Raises ValueError for a target that could never have been drawn.
+    ``p`` and ``words`` lie on one device. Raises ValueError for a target that could never have been drawn.
     """
     xp = namespace(words=words, p=p)
     expect_shape("p", p, ("V",))

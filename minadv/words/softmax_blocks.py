@@ -25,7 +25,7 @@ from minadv.base.checks import expect_floating, expect_shape, shape_text
 from minadv.distances import Distance
 
 BLOCK = 2**22  # logits in a block: enough rows for the matrix products, few enough for the memory
-LEAST = 128  # rows in a block, however large the vocabulary
+LEAST = 128  # the fewest rows in a block, however large the vocabulary
 TILE = 2**15  # logits that a distance is given at once on the host: its temporaries then stay in the caches
 
 
@@ -109,9 +109,9 @@ def distance(
 ) -> Gap:
     r""":math:`D[p^0_r \,\|\, p_r]` of every pair of rows, and its gradients to both, in one sweep.
 
-    ``f0``, ``f1 (..., F)``: the base's and the perturbed pass's; ``measure`` is one of `minadv.distances`. ``weight``
-    and ``block`` are as in `nll`. ``stop_base`` leaves out the base's share of every gradient, ``weights=False`` the
-    gradients of W and b.
+    ``f0``, ``f1 (..., F)``: the features of the base pass and of the perturbed one; ``measure`` is one of
+    `minadv.distances`. ``weight`` and ``block`` are as in `nll`. ``stop_base`` leaves out the base's share of every
+    gradient, ``weights=False`` the gradients of W and b.
 
     Cost: six products of (R, F) by (F, V), four with ``stop_base`` or without ``weights``, three with both; memory for
     two blocks of logits.
@@ -197,7 +197,7 @@ class _WeightSum:
 
 
 def _flat_weight(xp: Any, weight: Array, f: Array) -> Array:
-    """(R, 1), in the dtype of the features."""
+    """The weight of every row, (R, 1), in the dtype of the features."""
     try:
         full = xp.broadcast_to(weight, f.shape[:-1])
     except ValueError:

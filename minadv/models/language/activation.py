@@ -1,4 +1,4 @@
-r"""Penalties on the activations of a recurrent layer: small ones (AR), and slow ones (temporal AR).
+r"""Penalties on the activations of a recurrent layer: on their size (AR), and on their change in time (temporal AR).
 
 .. math:: \alpha \frac{1}{TF} \sum_{t,j} o_{t,j}^2 \;+\; \beta \frac{1}{(T-1)F} \sum_{t>1,j} (h_{t,j} - h_{t-1,j})^2
 

@@ -1,7 +1,7 @@
 r"""The head of a language model: the likelihood with its penalties, and the distance of two passes, by blocks of rows.
 
-Features are the dropped-out outputs ``o (T, B, F)`` of the last layer. Where the temporal penalty, which is on the raw
-outputs ``h``, has a weight, these stand behind them: ``(T, B, 2F)``; a distance does not look at them.
+Features are the dropped-out outputs ``o (T, B, F)`` of the last layer. Where the temporal penalty has a weight, the raw
+outputs ``h``, which it penalises, stand behind ``o``: ``(T, B, 2F)``. A distance looks at ``o`` only.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from minadv.words import softmax_blocks
 
 @dataclass(frozen=True)
 class Head:
-    """The output weights and how they are used; the gradients ``params`` of what follows are a pair (dP, db)."""
+    """The output weights and how they are used; ``params`` in the results of this file is the pair (dP, db)."""
 
     P: Array  # (V, F)
     b: Array  # (V,)

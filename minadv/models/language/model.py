@@ -94,7 +94,7 @@ class LanguageModel(Buffered):
 
     @property
     def rates(self) -> Rates:
-        """The dropouts, by part of the noise."""
+        """The probabilities of dropping, by part of the noise."""
         outputs = (self.hidden_dropout,) * (len(self.hidden) - 1) + (self.output_dropout,)
         return Rates(self.word_dropout, self.input_dropout, outputs, self.dropconnect)
 
@@ -120,7 +120,7 @@ class LanguageModel(Buffered):
     def init(self, rng: np.random.Generator, *, dtype: npt.DTypeLike = np.float32) -> Params:
         r"""Initial parameters, as AWD-LSTM has them, drawn on the host.
 
-        The embedding is uniform on ±0.1 (as are output weights of their own) and b is zero; everything of a cell with H
+        The embedding is uniform on ±0.1 (as are untied output weights) and b is zero; everything of a cell with H
         units is uniform on :math:`\pm 1/\sqrt H`, its bias the sum of two such draws (PyTorch's cell has two biases).
         """
 
@@ -185,10 +185,10 @@ class LanguageModel(Buffered):
             before = None if state is None else state[n]
             passes = [Inputs(x, before, given.get(f"layer{n}")) for x, given in zip(xs, masks, strict=True)]
             done: list[Any] = [None] * len(passes)
-            for those in _alike(keeps, n):
-                alike = [passes[p] for p in those]
-                ran = stack.run_layer("lstm", weights[those[0]], alike, engine=self.engine, buffers=self.buffers)
-                for p, result in zip(those, ran, strict=True):
+            for group in _alike(keeps, n):
+                alike = [passes[p] for p in group]
+                ran = stack.run_layer("lstm", weights[group[0]], alike, engine=self.engine, buffers=self.buffers)
+                for p, result in zip(group, ran, strict=True):
                     done[p] = result
             hs = [h for h, _, _ in done]
             xs = [drop(h, keep.outputs[n], rates.outputs[n]) for h, keep in zip(hs, keeps, strict=True)]  # (T, B, H)
@@ -243,7 +243,7 @@ class LanguageModel(Buffered):
         inputs: bool,
         masks: Sequence[str],
     ) -> tuple[Params | None, list[tuple[list[lstm.Grads], Array | None]]]:
-        """The parameters' gradient, summed, and of each pass those of the layers and that of what enters the first."""
+        """The parameters' gradient, summed over passes; and each pass's gradients, of its layers and its first input."""
         rates, top = self.rates, len(self.hidden) - 1
         parts = [language_head.split(d, self.hidden[-1], self.beta) for d in dfeatures]
         dxs: list[Any] = [do for do, _ in parts]
@@ -253,20 +253,20 @@ class LanguageModel(Buffered):
             dhs = [drop(dx, c.noise.outputs[n], rates.outputs[n]) for dx, c in zip(dxs, caches, strict=True)]
             if n == top:
                 dhs = [dh if raw is None else dh + raw for dh, (_, raw) in zip(dhs, parts, strict=True)]
-            for those in _alike([cache.noise for cache in caches], n):
-                cell, keep = caches[those[0]].cells[n], caches[those[0]].noise.U[n]
+            for group in _alike([cache.noise for cache in caches], n):
+                cell, keep = caches[group[0]].cells[n], caches[group[0]].noise.U[n]
                 summed, each = stack.run_layer_backward(
                     cell,
-                    [caches[p].caches[n] for p in those],
-                    [dhs[p] for p in those],
-                    [None if after is None else after[n] for after in (dstates[p] for p in those)],
+                    [caches[p].caches[n] for p in group],
+                    [dhs[p] for p in group],
+                    [None if after is None else after[n] for after in (dstates[p] for p in group)],
                     weights=weights,
                     inputs=n > 0 or weights or inputs,
                     masks=f"layer{n}" in masks,
                 )
                 if summed is not None:
                     sums[n] = tree_add(sums[n], replace(summed, U=drop(summed.U, keep, rates.U)))
-                for p, back in zip(those, each, strict=True):
+                for p, back in zip(group, each, strict=True):
                     grads[p].insert(0, back)
                     dxs[p] = back.x
         total = Params(self._word_grads(params, caches, dxs), tuple(sums), None, None) if weights else None
@@ -314,7 +314,7 @@ class LanguageModel(Buffered):
         return list(zip((self.n_embed, *self.hidden[:-1]), self.hidden, strict=True))
 
     def _drop_inputs(self, x: Array, batch: TokenBatch, keep: Noise) -> Array:
-        """Whole words and entries of the embeddings (T, B, D) dropped; of a gradient, its own backward."""
+        """Drop whole words and entries of embeddings ``x (T, B, D)``; a gradient goes back in the same way."""
         if keep.words is not None:
             x = drop(x, keep.words[batch.tokens][..., None], self.word_dropout)
         return drop(x, keep.inputs, self.input_dropout)
@@ -331,7 +331,7 @@ class LanguageModel(Buffered):
 
 
 def _alike(noises: Sequence[Noise], n: int) -> list[list[int]]:
-    """The passes by the mask on their recurrent weights in layer n: those with one mask have one U."""
+    """Groups of passes with the same DropConnect mask in layer n, and so with the same U."""
     found: dict[int, list[int]] = {}
     for p, noise in enumerate(noises):
         found.setdefault(id(noise.U[n]), []).append(p)

@@ -10,7 +10,7 @@ part            what it drops                                               draw
 ``U``           entries of the recurrent weights (DropConnect)              once for the batch
 ==============  ==========================================================  ==========================
 
-The recurrent masks of the regularizers are no part of it: they are what the regularizers are about.
+The recurrent masks of the regularizers are no part of this record: they are what the regularizers are about.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def nothing(n_layers: int) -> Noise:
 
 
 def draw(rng: Rng, rates: Rates, sizes: Sizes, B: int, *, like: Array) -> Noise | None:
-    """A new record for a batch of B examples, where the array ``like`` is; None if every rate is zero."""
+    """A new record for a batch of B examples, on the device of the array ``like``; None if every rate is zero."""
     if not any((rates.words, rates.inputs, *rates.outputs, rates.U)):
         return None
     return redraw(nothing(len(sizes.H)), PARTS, rng, rates, sizes, B, like=like)
@@ -115,21 +115,21 @@ def dropconnect(
 ) -> list[lstm.Params]:
     """A layer's parameters with what DropConnect leaves of U, for each of several passes.
 
-    Passes with one mask have one record; ``once(keep, make)`` makes it, or has it from an earlier call.
+    Passes with the same mask share one record; ``once(keep, make)`` makes it, or returns it from an earlier call.
     """
 
     def make(keep: Array) -> lstm.Params:
         return replace(layer, U=drop(layer.U, keep, p))
 
-    made: dict[int, lstm.Params] = {id(None): layer}
+    by_mask: dict[int, lstm.Params] = {id(None): layer}
     for keep in keeps:
-        if keep is not None and id(keep) not in made:
-            made[id(keep)] = once(keep, make)
-    return [made[id(keep)] for keep in keeps]
+        if keep is not None and id(keep) not in by_mask:
+            by_mask[id(keep)] = once(keep, make)
+    return [by_mask[id(keep)] for keep in keeps]
 
 
 def expect_noise(noise: Noise, sizes: Sizes, B: int) -> None:
-    """Raise unless the record is one of this model and of a batch of this size."""
+    """Raise unless the record fits a model of these sizes and a batch of B examples."""
     if not isinstance(noise, Noise):
         raise TypeError(f"noise is a {type(noise).__name__}, expected what the model's noise() returns, or None")
     layers = len(sizes.H)

@@ -18,7 +18,7 @@ from minadv.models.language.model import LanguageModel, Params, States, TokenBat
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """What `read` found: the NLL of each word ``(n,)``, float64 on the host, and the state after the last of them."""
+    """What `read` returns: the NLL of each word ``(n,)``, float64 on the host, and the state after the last of them."""
 
     words: Array = field(repr=False)
     state: States = field(repr=False)
@@ -62,7 +62,7 @@ def read(
     layers.expect_range("tokens", tokens, model.n_words)
     streams = tokens[:, None] if tokens.ndim == 1 else tokens
     steps = streams.shape[0] - 1
-    found: list[Array] = []  # the NLL of each word, on the device until the end
+    nlls: list[Array] = []  # the NLL of each word, on the device until the end
     model = fast.reusing(model)
     with model.scope():  # what the windows derive from the weights is made once
         for first in range(0, steps, window):
@@ -70,9 +70,9 @@ def read(
             batch = TokenBatch(streams[first:last], checked=True)
             with model.scope():
                 features, state, _ = model.body(params, batch, masks={}, noise=None, state=state)
-                found.append(model.nll(params, features, streams[first + 1 : last + 1]).ravel())
+                nlls.append(model.nll(params, features, streams[first + 1 : last + 1]).ravel())
     assert state is not None
-    return Reading(to_host(namespace(*found).concatenate(found)), state)
+    return Reading(to_host(namespace(*nlls).concatenate(nlls)), state)
 
 
 def next_word_probabilities(
@@ -85,7 +85,7 @@ def next_word_probabilities(
 ) -> tuple[Array, States]:
     r"""The distribution of the word after ``token (B,)``, :math:`\mathrm{softmax}(z/t)`: ``(B, V)``, and the state.
 
-    For generation: no noise, no masks. ``state`` is what came out with the word before, None at the start. Calls
+    For generation: no noise, no masks. ``state`` is the one returned for the word before, None at the start. Calls
     within one ``model.scope()`` share what the cells derive from their weights.
     """
     if not 0 < temperature < math.inf:

@@ -23,7 +23,7 @@ States = tuple[lstm.State, ...]
 class TokenBatch:
     """Words and those that follow them, as integers, time first.
 
-    ``checked`` says that all are known to lie in the vocabulary: on a GPU, a check waits for the device.
+    ``checked`` says that all words are known to lie in the vocabulary: on a GPU, a check waits for the device.
     """
 
     tokens: Array  # (T, B)
@@ -62,7 +62,7 @@ class Cache:
 def expect_inputs(
     params: Params,
     batch: TokenBatch,
-    given: Mapping[str, Array],
+    masks: Mapping[str, Array],
     noise: Noise | None,
     state: States | None,
     sizes: Sizes,
@@ -85,10 +85,10 @@ def expect_inputs(
         if batch.targets is not None:
             layers.expect_range("targets", batch.targets, sizes.V)
     units = {f"layer{n}": H for n, H in enumerate(sizes.H)}
-    unknown = set(given) - set(units)
+    unknown = set(masks) - set(units)
     if unknown:
         raise ValueError(f"masks has {sorted(unknown)}, expected sites among {list(units)}")
-    for name, m in given.items():
+    for name, m in masks.items():
         expect_shape(f"masks[{name!r}]", m, (B, units[name]), "one mask per example")
     if noise is not None:
         expect_noise(noise, sizes, B)
