@@ -22,31 +22,13 @@ from minadv.backend import Array, namespace
 from minadv.base.checks import expect_choice, expect_shape
 from minadv.base.initial import glorot
 from minadv.base.shared_draws import Rng
-from minadv.base.trees import tree_add, tree_map
 from minadv.distances import Distance
 from minadv.masks import bernoulli, expect_probability, scale
 from minadv.models import stack
+from minadv.models.comparing import compare_heads, step_weights
+from minadv.models.sequences import Batch as Batch
 from minadv.models.stack import Buffered
 from minadv.protocol import Comparison, Likelihood, ModelGrads, Site
-
-
-@dataclass(frozen=True)
-class Batch:
-    x: Array  # (T, B, I)
-    targets: Array | None = None  # (B,) classes; None for unlabelled examples
-    valid: Array | None = None  # (T, B), False on padding
-
-    def __post_init__(self) -> None:
-        namespace(x=self.x, targets=self.targets, valid=self.valid)
-        expect_shape("x", self.x, ("T", "B", "I"), "time first: minadv.data.images.batches.take makes such batches")
-        T, B, _ = self.x.shape
-        if self.targets is not None:
-            expect_shape("targets", self.targets, (B,), f"x has B = {B} examples, time first")
-        if self.valid is not None:
-            expect_shape("valid", self.valid, (T, B), f"x has T = {T}, B = {B}")
-
-    def __len__(self) -> int:
-        return int(self.x.shape[1])
 
 
 @dataclass(frozen=True)
@@ -278,8 +260,7 @@ class Classifier(Buffered):
         stop_base: bool = False,
         weights: bool = True,
     ) -> Comparison:
-        N, B, _ = features0.shape
-        weight = self._lam(lam, N, B, features0)
+        weight = step_weights(lam, None, features0)
         head = replace(params, cells=(None,) * self.n_layers)
         return compare_heads(self, head, features0, features1, weight, distance, stop_base, weights)
 
@@ -302,16 +283,6 @@ class Classifier(Buffered):
         """Those of a pass's masks that act on what the softmax reads, by site."""
         return {name: given[name] for name in self._on_readout if name in given}
 
-    def _lam(self, lam: Array | None, N: int, B: int, like: Array) -> Array:
-        """The weight of each step, (N, 1) or (N, B); the last step only if ``lam`` is None."""
-        xp = namespace(lam=lam, features=like)
-        if lam is None:
-            only_last: Array = xp.zeros((N, 1), like.dtype)
-            only_last[-1] = 1
-            return only_last
-        expect_shape("lam", lam, (N,) if lam.ndim == 1 else (N, B), f"features of N = {N} steps, B = {B}")
-        return (lam[:, None] if lam.ndim == 1 else lam).astype(like.dtype)
-
     def _check(self, params: Params, batch: Batch, given: Mapping[str, Array]) -> None:
         if len(params.cells) != self.n_layers:
             raise ValueError(f"params has {len(params.cells)} layers, expected n_layers = {self.n_layers}")
@@ -320,31 +291,3 @@ class Classifier(Buffered):
             raise ValueError(f"masks has {sorted(unknown)}, expected sites among {[s.name for s in self.sites]}")
         for name, m in given.items():
             expect_shape(f"masks[{name!r}]", m, (len(batch), self.n_hidden), "one mask per example")
-
-
-def compare_heads(
-    model: Any,
-    head: Any,
-    features0: Array,
-    features1: Array,
-    weight: Array,
-    distance: Distance,
-    stop_base: bool,
-    weights: bool,
-) -> Comparison:
-    """The comparison of two passes in double precision: single precision would round away small differences.
-
-    ``head`` are the parameters that ``predict`` and ``predict_backward`` use; ``weight`` is lambda, (N, B or 1).
-    """
-    wide = tree_map(lambda a: a.astype(np.float64), head)
-    logits0, record0 = model.predict(wide, features0.astype(np.float64))
-    logits1, record1 = model.predict(wide, features1.astype(np.float64))
-    d, dlogits0, dlogits1 = distance(logits0, logits1)
-    value, weight = (weight * d).sum(axis=0), weight[..., None]  # Eq. 4, the sum over t
-    df1, grads = model.predict_backward(wide, record1, weight * dlogits1)
-    df0 = None
-    if not stop_base:
-        df0, more = model.predict_backward(wide, record0, weight * dlogits0)
-        grads = tree_add(grads, more)
-    exact = Comparison(value, df0, df1, grads if weights else None)
-    return tree_map(lambda a: a.astype(features0.dtype), exact)

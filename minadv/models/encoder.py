@@ -206,16 +206,6 @@ class Encoder(Buffered):
         )
 
 
-def step_weights(lam: Array | None, default: float, like: Array) -> Array:
-    r""":math:`\lambda` as ``(N, 1)`` or ``(N, B)`` for features ``(N, B, F)``; the default for every step if None."""
-    xp = namespace(lam=lam, features=like)
-    N, B, _ = like.shape
-    if lam is None:
-        return xp.full((N, 1), default, dtype=like.dtype)  # type: ignore[no-any-return]
-    expect_shape("lam", lam, (N,) if lam.ndim == 1 else (N, B), f"features of N = {N} steps, B = {B}")
-    return (lam[:, None] if lam.ndim == 1 else lam).astype(like.dtype)
-
-
 def _expect_frequencies(f: Array, n_words: int) -> None:
     expect_floating("frequencies", f)
     expect_shape("frequencies", f, (n_words,), f"n_words is {n_words}")

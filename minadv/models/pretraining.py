@@ -35,7 +35,8 @@ from minadv.base.shared_draws import Rng
 from minadv.base.trees import leaves
 from minadv.distances import Distance
 from minadv.models import encoder, text
-from minadv.models.encoder import Encoder, Noise, Piece, step_weights
+from minadv.models.comparing import step_weights
+from minadv.models.encoder import Encoder, Noise, Piece
 from minadv.protocol import Comparison, Likelihood, ModelGrads
 from minadv.words import sampled_softmax, softmax_blocks
 from minadv.words.sampled_softmax import Sampled

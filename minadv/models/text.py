@@ -27,8 +27,8 @@ from minadv.base.checks import expect_choice, expect_shape
 from minadv.base.initial import glorot
 from minadv.distances import Distance
 from minadv.models import encoder
-from minadv.models.classifier import compare_heads
-from minadv.models.encoder import Encoder, Noise, Piece, step_weights
+from minadv.models.comparing import compare_heads, step_weights
+from minadv.models.encoder import Encoder, Noise, Piece
 from minadv.protocol import Comparison, Likelihood, ModelGrads
 
 

@@ -76,9 +76,11 @@ TABLE = {
         ),
         ("base pass forgotten", "keep(base.cache)", "pass", SEARCH),
     ],
+    "models/comparing.py": [
+        ("base not stopped in the head", "if not stop_base:", "if True:", GRADIENTS),
+    ],
     "models/classifier.py": [
         ("recurrent term overwritten", "dmasks.get(name, 0) + du", "du", MAPS),
-        ("base not stopped in the head", "if not stop_base:", "if True:", GRADIENTS),
         ("a mask's gradient only where it was given", "if name in masks:", "if name in cache.masks:", MODEL),
     ],
     "terms.py": [

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from minadv.backend import Array, namespace
 from minadv.base.checks import expect_shape
 from minadv.distances import Distance
-from minadv.models.encoder import step_weights
+from minadv.models.comparing import step_weights
 from minadv.models.language.activation import activation_penalty, temporal_penalty
 from minadv.protocol import Comparison, Likelihood
 from minadv.words import softmax_blocks

@@ -15,7 +15,6 @@ The likelihood of an example is the **mean** over its T words, and a distance we
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -30,15 +29,15 @@ from minadv.base.trees import tree_add
 from minadv.distances import Distance
 from minadv.models import stack
 from minadv.models.language import head as language_head
+from minadv.models.language import initial
 from minadv.models.language import noise as language_noise
 from minadv.models.language.head import Head
-from minadv.models.language.noise import Noise, Rates, Sizes, drop
+from minadv.models.language.noise import Noise as Noise
+from minadv.models.language.noise import Rates, Sizes, drop
 from minadv.models.language.records import Cache, Params, States, TokenBatch, expect_inputs
 from minadv.models.stack import Buffered, Inputs
 from minadv.protocol import Comparison, Likelihood, ModelGrads, Site
 from minadv.words import embedding, softmax_blocks
-
-__all__ = ["LanguageModel", "Noise", "Params", "States", "TokenBatch"]
 
 
 @dataclass(frozen=True)
@@ -68,25 +67,7 @@ class LanguageModel(Buffered):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "hidden", tuple(self.hidden))
-        if self.n_words < 2:
-            raise ValueError(f"n_words is {self.n_words}, expected a vocabulary of at least 2")
-        if self.n_embed < 1:
-            raise ValueError(f"n_embed is {self.n_embed}, expected at least 1")
-        if not self.hidden or any(H < 1 for H in self.hidden):
-            raise ValueError(f"hidden is {self.hidden}, expected the number of units of each layer, at least 1")
-        if self.tied and self.hidden[-1] != self.n_embed:
-            raise ValueError(
-                f"the last layer has {self.hidden[-1]} units and n_embed is {self.n_embed}: tied weights need the two "
-                "equal; change one of them, or give tied=False (--untied)"
-            )
-        for name in ("alpha", "beta"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise ValueError(f"{name} is {getattr(self, name)}, expected zero or a positive number")
-        for name in ("word_dropout", "input_dropout", "hidden_dropout", "output_dropout", "dropconnect"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}, expected a probability of dropping, below 1")
-        if self.block is not None and self.block < 1:
-            raise ValueError(f"block is {self.block}, expected at least 1 row, or None")
+        initial.expect_settings(self)
 
     @property
     def sites(self) -> tuple[Site, ...]:
@@ -105,36 +86,18 @@ class LanguageModel(Buffered):
     @property
     def n_params(self) -> int:
         """The number of parameters: at the paper's sizes 24 million for PTB, 34 million for WikiText-2."""
-        recurrent = sum(4 * H * (I + H + 1) for I, H in self._layers)
-        output = 0 if self.tied else self.n_words * self.hidden[-1]
-        return self.n_words * self.n_embed + recurrent + output + self.n_words
+        return initial.count(self.n_embed, self._layers, self.n_words, tied=self.tied)
 
     @property
     def n_inputs(self) -> int:
         return self.n_embed
 
     def valid(self, batch: TokenBatch) -> Array:
-        ones: Array = namespace(batch.tokens).ones(batch.tokens.shape, dtype=bool)
-        return ones
+        return namespace(batch.tokens).ones(batch.tokens.shape, dtype=bool)  # type: ignore[no-any-return]
 
     def init(self, rng: np.random.Generator, *, dtype: npt.DTypeLike = np.float32) -> Params:
-        r"""Initial parameters, as AWD-LSTM has them, drawn on the host.
-
-        The embedding is uniform on ±0.1 (as are untied output weights) and b is zero; everything of a cell with H
-        units is uniform on :math:`\pm 1/\sqrt H`, its bias the sum of two such draws (PyTorch's cell has two biases).
-        """
-
-        def uniform(limit: float, *shape: int) -> Array:
-            return rng.uniform(-limit, limit, shape).astype(dtype)
-
-        E = uniform(0.1, self.n_words, self.n_embed)
-        cells = []
-        for I, H in self._layers:
-            limit = 1 / math.sqrt(H)
-            W, U = uniform(limit, I, 4 * H), uniform(limit, H, 4 * H)
-            cells.append(lstm.Params(W, U, uniform(limit, 4 * H) + uniform(limit, 4 * H)))
-        P = None if self.tied else uniform(0.1, self.n_words, self.hidden[-1])
-        return Params(E, tuple(cells), P, np.zeros(self.n_words, dtype))
+        """Initial parameters, as AWD-LSTM has them (`minadv.models.language.initial`)."""
+        return initial.draw(rng, self.n_embed, self._layers, self.n_words, tied=self.tied, dtype=dtype)
 
     def noise(self, rng: Rng, batch: TokenBatch) -> Noise | None:
         return language_noise.draw(rng, self.rates, self.sizes, len(batch), like=batch.tokens)
@@ -243,7 +206,7 @@ class LanguageModel(Buffered):
         inputs: bool,
         masks: Sequence[str],
     ) -> tuple[Params | None, list[tuple[list[lstm.Grads], Array | None]]]:
-        """The parameters' gradient, summed over passes; and each pass's gradients, of its layers and its first input."""
+        """The parameters' gradient, summed over passes, and each pass's gradients of its layers and its first input."""
         rates, top = self.rates, len(self.hidden) - 1
         parts = [language_head.split(d, self.hidden[-1], self.beta) for d in dfeatures]
         dxs: list[Any] = [do for do, _ in parts]
