@@ -243,7 +243,7 @@ class LanguageModel(Buffered):
         inputs: bool,
         masks: Sequence[str],
     ) -> tuple[Params | None, list[tuple[list[lstm.Grads], Array | None]]]:
-        """The parameters' gradient, summed over passes; and each pass's gradients, of its layers and its first input."""
+        """The parameters' gradient, summed over passes; and each pass's gradients, of its layers and its input."""
         rates, top = self.rates, len(self.hidden) - 1
         parts = [language_head.split(d, self.hidden[-1], self.beta) for d in dfeatures]
         dxs: list[Any] = [do for do, _ in parts]
