@@ -4,8 +4,7 @@ r"""A sequence classifier: recurrent layers, then a softmax from the last state.
 
 Mask sites: ``"layer0"``, ``"layer1"``, ... on the recurrent connection of each layer, and ``"readout"`` on the state
 that the softmax reads (adversarial dropout "on the last hidden state"). With ``readout="masked"`` the softmax reads the
-masked copy of the top layer's state, so that the top layer's mask acts twice and its influence map has a term for u =
-t.
+masked copy of the top layer's state, so that its mask acts twice and its influence map has a term for u = t.
 """
 
 from __future__ import annotations
