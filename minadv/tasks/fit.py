@@ -185,6 +185,7 @@ def plan_resumed(
     path = Path(run)
     config = read_config(path)
     family = of_kind(kind_of(config), path)
+    config = configs.today(config)
     data = open_data(moved(config, data_dir), path) if data is None else data
     family.expect_data(config, data, str(path))
     chosen = device if isinstance(device, Device) else choose_device(config["device"] if device is None else device)

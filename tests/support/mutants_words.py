@@ -44,9 +44,9 @@ TABLE = {
             "dhs = [dx",
             LANGUAGE,
         ),
-        ("one U for all passes", "found.setdefault(id(noise.U[n])", "found.setdefault(0", REGULARIZERS),
     ],
     "models/language/noise.py": [
+        ("one U for all passes", "found.setdefault(id(noise.U[n])", "found.setdefault(0", REGULARIZERS),
         ("not scaled", "(1 / (1 - float(p)))", "1", NOISE),
         ("everything drawn anew", "wanted = set(parts)", "wanted = set(PARTS)", NOISE),
     ],

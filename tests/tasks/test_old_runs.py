@@ -20,7 +20,7 @@ import pytest
 
 import minadv
 from minadv.cli import main
-from minadv.fast import compiled
+from minadv.fast import describe
 from minadv.training.runs import checkpoints, log
 from minadv.training.runs.folder import read_config
 
@@ -56,7 +56,7 @@ def same_machine() -> bool:
 
 
 def how() -> str:
-    return "numba" if compiled.version() else "plain"
+    return "numba" if describe().versions else "plain"
 
 
 def copied(name: str, which: str, tmp_path: Path) -> Path:

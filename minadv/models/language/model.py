@@ -32,12 +32,13 @@ from minadv.models.language import head as language_head
 from minadv.models.language import initial
 from minadv.models.language import noise as language_noise
 from minadv.models.language.head import Head
-from minadv.models.language.noise import Noise as Noise
-from minadv.models.language.noise import Rates, Sizes, drop
+from minadv.models.language.noise import Noise, Rates, Sizes, drop
 from minadv.models.language.records import Cache, Params, States, TokenBatch, expect_inputs
 from minadv.models.stack import Buffered, Inputs
 from minadv.protocol import Comparison, Likelihood, ModelGrads, Site
 from minadv.words import embedding, softmax_blocks
+
+__all__ = ["LanguageModel", "Noise", "Params", "States", "TokenBatch"]
 
 
 @dataclass(frozen=True)
@@ -148,7 +149,7 @@ class LanguageModel(Buffered):
             before = None if state is None else state[n]
             passes = [Inputs(x, before, given.get(f"layer{n}")) for x, given in zip(xs, masks, strict=True)]
             done: list[Any] = [None] * len(passes)
-            for group in _alike(keeps, n):
+            for group in language_noise.alike(keeps, n):
                 alike = [passes[p] for p in group]
                 ran = stack.run_layer("lstm", weights[group[0]], alike, engine=self.engine, buffers=self.buffers)
                 for p, result in zip(group, ran, strict=True):
@@ -216,7 +217,7 @@ class LanguageModel(Buffered):
             dhs = [drop(dx, c.noise.outputs[n], rates.outputs[n]) for dx, c in zip(dxs, caches, strict=True)]
             if n == top:
                 dhs = [dh if raw is None else dh + raw for dh, (_, raw) in zip(dhs, parts, strict=True)]
-            for group in _alike([cache.noise for cache in caches], n):
+            for group in language_noise.alike([cache.noise for cache in caches], n):
                 cell, keep = caches[group[0]].cells[n], caches[group[0]].noise.U[n]
                 summed, each = stack.run_layer_backward(
                     cell,
@@ -291,11 +292,3 @@ class LanguageModel(Buffered):
     def _head_grads(self, dP: Array, db: Array) -> Params:
         nothing = (None,) * len(self.hidden)
         return Params(dP, nothing, None, db) if self.tied else Params(None, nothing, dP, db)
-
-
-def _alike(noises: Sequence[Noise], n: int) -> list[list[int]]:
-    """Groups of passes with the same DropConnect mask in layer n, and so with the same U."""
-    found: dict[int, list[int]] = {}
-    for p, noise in enumerate(noises):
-        found.setdefault(id(noise.U[n]), []).append(p)
-    return list(found.values())

@@ -128,6 +128,14 @@ def dropconnect(
     return [by_mask[id(keep)] for keep in keeps]
 
 
+def alike(noises: Sequence[Noise], n: int) -> list[list[int]]:
+    """Groups of passes with the same DropConnect mask in layer n, and so with the same U."""
+    found: dict[int, list[int]] = {}
+    for p, noise in enumerate(noises):
+        found.setdefault(id(noise.U[n]), []).append(p)
+    return list(found.values())
+
+
 def expect_noise(noise: Noise, sizes: Sizes, B: int) -> None:
     """Raise unless the record fits a model of these sizes and a batch of B examples."""
     if not isinstance(noise, Noise):
