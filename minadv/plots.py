@@ -16,8 +16,9 @@ from minadv.base.files import temporary_name
 def curves(records: Sequence[dict[str, Any]], metric: str) -> Any:
     """Training and validation loss, the regularizer, and the validation error or perplexity, by epoch.
 
-    A perplexity is shown by its logarithm. Losses in nats a word differ little, so that a regularizer beside them has
-    an axis of its own; those of classifiers fall by orders of magnitude, and all share one logarithmic axis.
+    A perplexity has a logarithmic axis. The losses of a language model, in nats a word, differ little, so that its
+    regularizer has an axis of its own; those of a classifier fall by orders of magnitude, and all of its curves share
+    one logarithmic axis.
     """
     plt = _pyplot()
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.6))
@@ -41,7 +42,7 @@ def curves(records: Sequence[dict[str, Any]], metric: str) -> Any:
 
 
 def units(shares: dict[str, Array], budgets: dict[str, int]) -> Any:
-    """The share of windows in which a search drops each unit, by rank, beside that of random masks: a panel a layer."""
+    """The share of windows in which a search drops each unit, in falling order, and that of random masks, by layer."""
     plt = _pyplot()
     figure, axes = plt.subplots(1, len(shares), figsize=(4.2 * len(shares), 3.4), squeeze=False)
     for axis, (site, share) in zip(axes[0], shares.items(), strict=True):
@@ -56,7 +57,7 @@ def units(shares: dict[str, Array], budgets: dict[str, int]) -> Any:
 
 
 def by_site(name: str, sites: Iterable[str]) -> dict[str, str]:
-    """The name of each site's figure; where there is one site only, it has the name to itself."""
+    """The name of each site's figure: ``name-SITE``, or just ``name`` if there is one site only."""
     names = list(sites)
     return {site: name if len(names) == 1 else f"{name}-{site}" for site in names}
 
@@ -85,7 +86,7 @@ def masks_by_epoch(records: Sequence[dict[str, Any]], site: str) -> Any:
     rows = np.array([r["valid_mean_mask"][site] for r in records])
     figure, axis = plt.subplots(figsize=(10, 4))
     first, last = records[0]["epoch"], records[-1]["epoch"]
-    half = (last - first) / (2 * len(rows) - 2) if len(rows) > 1 else first / 2  # a row's middle is its epoch
+    half = (last - first) / (2 * len(rows) - 2) if len(rows) > 1 else first / 2  # so a row's middle is at its epoch
     extent = (-0.5, rows.shape[1] - 0.5, last + half, first - half)
     shown = axis.imshow(rows, aspect="auto", cmap="viridis", vmax=1, extent=extent, interpolation="nearest")
     axis.set(title=f"mean adversarial mask, {site}", xlabel="unit", ylabel="epoch")

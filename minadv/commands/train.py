@@ -1,4 +1,4 @@
-r"""``minadv train``: a new run of a task, or an old one to its end."""
+r"""``minadv train``: train a new run of a task, or resume one."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ DEFAULT = "digits"
 
 
 def add_options(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
-    """The task among the arguments decides which options there are."""
+    """The options of ``minadv train``; the task among the arguments decides which these are."""
     task = options.first_argument(arguments)
     if task not in (None, *TASKS):
         parser.prog = parser.prog.split()[0]
         parser.error(f"train: {task!r} is not a task, expected one of {', '.join(TASKS)}")
     family = of_task(task or DEFAULT)
-    lines = "which task"
+    about = "which task"
     if task is None:
         parser.usage = "minadv train [TASK] [--out RUN] [options]\n       minadv train --resume RUN"
-        found = [f"{name}: {of_task(name).presets[name].about}" for name in TASKS]
-        lines = f"{'; '.join(found)} (default: {DEFAULT}); minadv train TASK --help tells the options of a task"
+        tasks = [f"{name}: {of_task(name).presets[name].about}" for name in TASKS]
+        about = f"{'; '.join(tasks)} (default: {DEFAULT}); minadv train TASK --help lists the options of a task"
     else:
         parser.usage = f"minadv train {task} [--out RUN] [options]"
         parser.description = f"train on a task: {family.presets[task].about}"
-    parser.add_argument("task", nargs="?", choices=TASKS, metavar="TASK", help=lines)
+    parser.add_argument("task", nargs="?", choices=TASKS, metavar="TASK", help=about)
     options.add_options(parser, family, family.presets[task or DEFAULT])
     if task is not None:
         parser.prog = f"minadv train {task}"
 
 
 def work(args: argparse.Namespace) -> None:
-    """A new run, or an old one to its end."""
+    """Train a new run, or resume one."""
     if args.resume is not None:
         options.expect_only_resuming(args, "task")
         old_run(args)
