@@ -105,7 +105,7 @@ def core_time(results: Iterable[Mapping[str, Any]]) -> str:
     total, missing = sum(s for s in seconds if s is not None), seconds.count(None)
     if missing == len(seconds):
         return "core time not recorded"
-    return f"core time {total / 3600:.2f} h" + f" (not total of {missing} of {len(seconds)} runs)" * (missing > 0)
+    return f"core time {total / 3600:.2f} h" + f" (not known of {missing} of {len(seconds)} runs)" * (missing > 0)
 
 
 def trained(folder: Path) -> float:
