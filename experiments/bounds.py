@@ -73,7 +73,7 @@ def examine(task: Task) -> dict[str, Any]:
 
 
 def chain(model: Classifier, params: Params, batch: Batch, distance: str, seed: int) -> dict[str, float]:
-    """The chain over the ball around the full network, Bernoulli masks given that they lie in it, scale none."""
+    """The chain over the ball around the full network; EL and FD average over Bernoulli masks within it; scale none."""
     eps = bounds.ball(np.ones(H), BUDGET)
     logits = bounds.outputs(model, params, batch, eps)
     exact = bounds.chain(
@@ -119,7 +119,7 @@ def inference_gap(model: Classifier, params: Params, batch: Batch) -> dict[str, 
 
 
 def probabilities(model: Classifier, params: Params, batch: Batch, eps: Array) -> Array:
-    """(B, C) under one mask an example."""
+    """Class probabilities (B, C), each example under a mask of its own."""
     features, _, _ = model.body(params, batch, masks={"layer0": eps}, noise=None)
     return np.exp(layers.log_softmax(model.logits(params, features)[-1]))
 
@@ -161,7 +161,7 @@ def tables(results: Sequence[dict[str, Any]]) -> str:
 
 
 def kl_growth() -> list[tuple[float, Any]]:
-    """The counterexample for growing readout weights."""
+    """The terms of the KL counterexample for growing readout weights."""
     return [(a, kl_counterexample(a)) for a in (50.0, 100.0, 200.0, 400.0, 800.0, 1600.0)]
 
 
@@ -247,7 +247,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def page(data: dict[str, Any]) -> str:
-    """All of the text, from the numbers alone."""
+    """The whole page of results, made from the numbers alone."""
     return f"{HEADING.format(**data['facts'])}{tables(data['results'])}\n"
 
 

@@ -1,12 +1,12 @@
 r"""Figure 3: what adversarial dropout training does to the sub-networks.
 
-(a) Histograms of the test accuracy of sub-networks: random masks (p = 0.03, one mask for the whole test set a draw) and
-adversarial ones (δ = 0.03, K = 2, a mask per example, a fresh random start a draw), for networks trained with VD, FD
-and AdD. (b) The mean adversarial mask over test images, epoch by epoch.
+(a) Histograms of the test accuracy of sub-networks, for networks trained with VD, FD and AdD: under random masks
+(p = 0.03; a draw is one mask for the whole test set) and under adversarial ones (δ = 0.03, K = 2; a draw is a mask for
+each example from a fresh random start). (b) The mean adversarial mask over test images, epoch by epoch.
 
 ``python -m experiments.figure3`` trains the networks as runs of minadv (resumable, like `table1`) and writes
 figure3-PRESET.json, .md and .png under experiments/results. The paper draws 500 masks on all of MNIST; the defaults
-here are smaller and stand in the results.
+here are smaller, and the results say what was drawn.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from minadv.training.parallel.workers import Part
 
 METHODS = ("VD", "FD", "AdD K=1", "AdD K=2")
 P = 0.03
-BATCH = 100  # images that pass together
+BATCH = 100  # images in one pass
 
 
 @dataclass(frozen=True)
 class Figure3:
-    """One trained network to look at."""
+    """A run to train and to look at: how many masks of each kind to draw, and on how many test images."""
 
     job: Job
     draws: int
@@ -52,7 +52,7 @@ class Figure3:
 
 @dataclass(frozen=True)
 class Network:
-    """A trained network where it computes, and the test images to try it on."""
+    """A trained network on its device, and the test images to try it on."""
 
     model: Classifier
     params: Any
@@ -60,7 +60,7 @@ class Network:
 
     @property
     def parts(self) -> list[Part]:
-        """The images in batches of at most `BATCH`, each of which draws as the whole would."""
+        """The images in batches of at most `BATCH`; random numbers are those of one batch of all images."""
         count = -(-len(self.test) // BATCH)
         return [Part(n, count) for n in range(count)]
 
@@ -69,7 +69,7 @@ class Network:
 
 
 def examine(task: Figure3) -> dict[str, Any]:
-    """Train (or find) the network, then draw sub-networks of it."""
+    """Train the network, unless it is trained already, then draw sub-networks of it."""
     comparison.work(task.job)
     run = load(task.job.folder)
     data = comparison.load(task.job.preset, task.job.task, task.job.data_dir)
@@ -90,14 +90,14 @@ def examine(task: Figure3) -> dict[str, Any]:
 
 
 def random_draw(network: Network, n: int) -> float:
-    """Accuracy under one random mask for all images."""
+    """Accuracy in per cent under one random mask for all images."""
     eps = masks.bernoulli(stream(0, "figure 3 random", n), P, (1, network.model.n_hidden), like=network.test.x)
     m = masks.scale(eps, "inverted", p=P)
     return accuracy(network, lambda part, batch: {"layer0": m.repeat(len(batch), axis=0)})
 
 
 def adversarial_draw(network: Network, n: int) -> float:
-    """Accuracy under the greedy adversary's masks, K = 2, from a random start."""
+    """Accuracy in per cent under the masks of a greedy search with K = 2, from a random start."""
 
     def found(part: Part, batch: Batch) -> dict[str, Array]:
         rng = part.rng(stream(0, "figure 3 adversarial", n), len(network.test))
@@ -108,7 +108,7 @@ def adversarial_draw(network: Network, n: int) -> float:
 
 
 def accuracy(network: Network, m: Callable[[Part, Batch], dict[str, Array]]) -> float:
-    """In per cent, under the masks that ``m`` makes for each batch."""
+    """Accuracy in per cent under the masks that ``m`` makes for each batch."""
     right = 0
     for part in network.parts:
         batch = network.batch(part)
@@ -181,7 +181,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parser.parse_args(argv)
     preset = PRESETS[args.preset]
     started, where = time.time(), reporting.place(args)
-    images = comparison.fingerprint(preset, args.data_dir)  # what is wrong with it is said before any process starts
+    images = comparison.fingerprint(preset, args.data_dir)  # raises for bad data before any process starts
     tasks = []
     for method in METHODS:
         strength, weight = comparison.settings(method, preset.n_hidden)[0]
@@ -203,13 +203,13 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def page(data: dict[str, Any]) -> str:
-    """All of the text, from the numbers alone."""
+    """The whole page of results, made from the numbers alone."""
     about, results = data["facts"], data["results"]
     return f"{heading(about, Preset(**records.tuples(about['preset'])), results)}{table(results)}\n"
 
 
 def heading(about: dict[str, Any], preset: Preset, results: Sequence[dict[str, Any]]) -> str:
-    """What the numbers are."""
+    """The paragraph that says what the numbers are and how they were made."""
     flips = comparison.attack(preset.n_hidden)["budgets"]
     chosen = {method: comparison.settings(method, preset.n_hidden)[0] for method in METHODS}
     settings = ", ".join(f"{method} {strength:g}, {weight:g}" for method, (strength, weight) in chosen.items())

@@ -57,10 +57,10 @@ SIZES = (
 DELTA = {"sMNIST": 0.03, "text": 0.04, "PTB": 0.06}
 OPTIMIZER = {"sMNIST": RMSProp(1e-3), "text": Adam(5e-4), "PTB": SGD(30.0)}
 LENGTHS = {"sMNIST": (784, 196), "text": (40, 10), "PTB": (70, 20)}
-"""Time steps that are measured; the model, linear in them, goes from there to the paper's number."""
+"""Time steps that are measured; the cost model is linear in them, and extends them to the paper's number."""
 
 BUFFERS = (4_000, 40_000, 400_000, 4_000_000, 40_000_000)
-"""Bytes of Allreduce that are timed, beside those of the sizes."""
+"""Sizes in bytes of the buffers whose Allreduce is timed, beside the gradients of the three sizes."""
 
 GPU = Gpu(flops=8e12, launch=50e-6, memory=1e12)
 CLUSTERS = (
@@ -132,7 +132,7 @@ def make_task(size: Size, delta: float) -> Drawn:
 
 
 def time_steps(size: Size, sharing: Any, repeats: int) -> list[float]:
-    """Seconds of each of so many whole steps, update included, after one that warms up."""
+    """Seconds of each of ``repeats`` whole steps, update included, after one step that is not counted."""
     task = make_task(size, DELTA[size.name])
     recipe = loop.Recipe(steps=1, optimizer=OPTIMIZER[size.name])
     state, members = loop.start(task, recipe), sharing(task)
@@ -148,7 +148,7 @@ def time_steps(size: Size, sharing: Any, repeats: int) -> list[float]:
 
 
 def measure_alone(size: Size, repeats: int, shorter: int) -> dict[str, Any]:
-    """Steps of one process on the whole batch and on smaller ones, and on fewer time steps; and the fit."""
+    """Time one process on the whole batch, on smaller ones and on fewer time steps, and fit the cost model."""
     long, short = (max(2, T // shorter) for T in LENGTHS[size.name])
     few, points = max(1, size.B // 20), []
     for T, b in ((long, size.B), (long, size.B // 4), (long, few), (short, size.B), (short, few)):
@@ -159,7 +159,7 @@ def measure_alone(size: Size, repeats: int, shorter: int) -> dict[str, Any]:
 
 
 class Timed:
-    """A communicator that notes how long each sum takes once all ranks are there, and how long until they are."""
+    """A communicator that times each Allreduce: the wait until all ranks are there, and the sum after that."""
 
     def __init__(self, comm: Any) -> None:
         self._comm, self.sums, self.waits = comm, [0.0], [0.0]
@@ -177,7 +177,7 @@ class Timed:
 
 
 def time_sum(comm: Any, nbytes: int, repeats: int) -> float:
-    """Seconds of an Allreduce of so many bytes: the median over repeats of the slowest rank's."""
+    """Seconds of an Allreduce of ``nbytes`` bytes: the median, over repeats, of the slowest rank's time."""
     given = np.ones(nbytes // 4, np.float32)
     timed, total = Timed(comm), np.empty_like(given)
     for _ in range(2 + repeats):
@@ -207,7 +207,7 @@ def measure_ranks(out: Path, args: argparse.Namespace) -> None:
 
 
 def start_ranks(n: int, args: argparse.Namespace) -> dict[str, Any]:
-    """`measure_ranks` under mpiexec."""
+    """Start n ranks of `measure_ranks` with mpiexec, and return what they measured."""
     own = Path(sys.executable).with_name("mpiexec")
     mpiexec = str(own) if own.exists() else shutil.which("mpiexec")
     if mpiexec is None:
@@ -229,7 +229,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--sizes", nargs="+", choices=names, default=names, help="which of the sizes (default: all)")
     parser.add_argument("--repeats", type=positive, default=5, help="steps timed at each point (default 5)")
     parser.add_argument(
-        "--shorter", type=positive, default=1, help="measure sequences so many times shorter (default 1)"
+        "--shorter", type=positive, default=1, help="factor by which measured sequences are shorter (default 1)"
     )
     parser.add_argument("--ranks", type=positive, nargs="+", default=[2, 4], help="numbers of ranks (default 2 4)")
     parser.add_argument("--out", type=Path, default=reporting.RESULTS, help="folder for the results")
@@ -261,7 +261,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def page(results: dict[str, Any]) -> str:
-    """All of the text, from the numbers alone, with what is assumed here of GPUs and networks."""
+    """The whole page of results, made from the numbers alone and from what is assumed of GPUs and networks."""
     sizes = [size for size in SIZES if size.name in results["alone"]]
     return scaling_tables.page(results, sizes, GPU, CLUSTERS)
 

@@ -55,7 +55,7 @@ class Task:
 
     group: str
     n_hidden: int
-    steps: int  # of training
+    steps: int  # training steps
     n_classes: int
     scale: masks.Scale
     seed: int
@@ -64,7 +64,7 @@ class Task:
 
 
 def attack(task: Task) -> list[dict[str, Any]]:
-    """Train, enumerate, search; one result a distance: the mean share of the exact maximum, and the passes spent."""
+    """Train, enumerate and search; for each distance, the mean share of the exact maximum and the passes spent."""
     train, test = small_nets.digit_rows(task.n_classes)
     model = Classifier(n_in=8, n_hidden=task.n_hidden, n_classes=task.n_classes)
     params = small_nets.train(model, train, seed=task.seed, steps=task.steps)
@@ -218,7 +218,7 @@ def tables(data: dict[str, Any]) -> str:
 
 
 def page(data: dict[str, Any]) -> str:
-    """All of the text, from the numbers alone."""
+    """The whole page of results, made from the numbers alone."""
     return HEADING.format(**data["facts"]) + tables(data)
 
 

@@ -1,10 +1,10 @@
 r"""Table 1: sequential images, every method, several seeds.
 
-``python -m experiments.table1 --preset digits`` (10 seeds, pixel by pixel), ``mnist-rows``, ``mnist-pooled``: about an
-hour each on two cores, or two; ``mnist-pooled-long``, twice as long as that one; or ``paper``, the real sizes, for a
-GPU and days. Killed, it goes on where it stopped when the same command is given again.
+``python -m experiments.table1 --preset digits`` (10 seeds, pixel by pixel), ``mnist-rows``, ``mnist-pooled``: one to
+two hours each on two cores; ``mnist-pooled-long``, twice as long as ``mnist-pooled``; or ``paper``, the real sizes, for
+a GPU and days. Killed, it goes on where it stopped when the same command is given again.
 Writes table1-PRESET.json, .md and .png under experiments/results; with other methods or seeds than the preset's, beside
-the runs instead. ``--estimate`` tells in a minute how long all that would take here.
+the runs instead. ``--estimate`` tells in a minute how long the whole command would take here.
 """
 
 from __future__ import annotations
@@ -68,8 +68,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--runs", type=Path, default=Path("runs/table1"), help="folder of the runs (runs/table1)")
     parser.add_argument("--out", type=Path, help="folder for the results (default: see above)")
     instead = parser.add_mutually_exclusive_group()
-    instead.add_argument("--estimate", action="store_true", help="time a few steps, tell how long the whole would take")
-    instead.add_argument("--report-only", action="store_true", help="text and figure anew, from the JSON")
+    instead.add_argument(
+        "--estimate", action="store_true", help="time a few steps, and tell how long the whole command would take"
+    )
+    instead.add_argument("--report-only", action="store_true", help="make text and figure anew from the JSON file")
     args = parser.parse_args(argv)
     preset = PRESETS[args.preset]
     seeds = args.seeds or preset.seeds
@@ -94,7 +96,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def write_estimate(preset: Preset, args: Any, seeds: int, path: Path, argv: Sequence[str] | None) -> None:
-    """What the command without ``--estimate`` would cost here."""
+    """Estimate and write what the command without ``--estimate`` would cost here."""
     started, placed = time.time(), reporting.place(args)
     first = comparison.first_job(preset, root=args.runs, data_dir=args.data_dir, device=placed["device"])
     rows = cost.estimate(first, args.methods, seeds, placed["workers"])
@@ -108,7 +110,7 @@ def write_estimate(preset: Preset, args: Any, seeds: int, path: Path, argv: Sequ
 
 
 def write(path: Path, data: dict[str, Any]) -> None:
-    """The text and the figure beside the numbers that they are made from, which ``path`` has."""
+    """Write the text and the figure beside the JSON file ``path``, whose numbers they are made from."""
     paths = [
         path,
         reporting.write(path.with_suffix(".md"), page(data)),
@@ -119,7 +121,7 @@ def write(path: Path, data: dict[str, Any]) -> None:
 
 
 def shown(data: dict[str, Any]) -> tuple[Preset, list[dict[str, Any]], list[str]]:
-    """The preset that the numbers are of, the results of its runs, and their methods in the order of the table."""
+    """The preset of the results, the results of its runs, and their methods in the order of the table."""
     results = data["results"]
     methods = [method for method in METHODS if any(r["method"] == method for r in results)]
     return Preset(**records.tuples(data["facts"]["preset"])), results, methods
@@ -131,7 +133,7 @@ def tables(data: dict[str, Any]) -> str:
 
 
 def page(data: dict[str, Any]) -> str:
-    """All of the text, from the numbers alone."""
+    """The whole page of results, made from the numbers alone."""
     preset, results, _ = shown(data)
     about = data["facts"]
     return heading(preset, about["seeds"], about, [*data["search"], *results]) + tables(data)
@@ -143,7 +145,7 @@ def figure(data: dict[str, Any]) -> Any:
 
 
 def heading(preset: Preset, seeds: int, about: dict[str, Any], runs: Sequence[dict[str, Any]]) -> str:
-    """What the numbers are."""
+    """The paragraph that says what the numbers are and how they were made."""
     short = f", {preset.search_epochs:g} epochs" if preset.search_epochs else ""
     several = f"""mean ± standard deviation over {seeds} seeds; P values of a
 paired Wilcoxon test, not corrected for the number of tests"""

@@ -28,7 +28,7 @@ from minadv.training.runs.folder import RunError
 
 
 def of_paper(name: str, **more: Any) -> Preset:
-    """A preset of the paper's sizes: those of ``minadv train NAME``, so that there is one place that has them."""
+    """A preset of the paper's sizes, read from those of ``minadv train NAME``, so that they stand in one place only."""
     theirs, lm = (of_kind(kind).presets[name].values for kind in ("text", "pretrain"))
     same = {f.name: theirs[f.name] for f in fields(Preset) if f.name in theirs}
     same |= {f"lm_{value}": lm[value] for value in ("batch", "window", "lr", "lr_decay")}
@@ -106,7 +106,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--preset", choices=PRESETS, default="docstrings", help="size (default docstrings)")
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS), help="rows (default: all)")
     parser.add_argument("--seeds", type=positive, help="networks for each of these methods (default: the preset's)")
-    parser.add_argument("--until", choices=("pretrain", "base", "search", "rows"), default="rows", help="where to stop")
+    parser.add_argument(
+        "--until", choices=("pretrain", "base", "search", "rows"), default="rows", help="the last part to do"
+    )
     parser.add_argument("--data-dir", type=folder, help="folder of the texts (default: MINADV_DATA, then the cache)")
     reporting.add_device(parser)
     parser.add_argument("--runs", type=Path, default=Path("runs/table2"), help="folder of the runs (runs/table2)")
@@ -144,7 +146,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def write(data: dict[str, Any], out: Path) -> None:
-    """The numbers, the table with its verdict, and the figure."""
+    """Write the numbers, the table with its verdict, and the figure."""
     name = f"table2-{preset_of(data).name}"
     paths = [
         reporting.write_results(out / f"{name}.json", data),
@@ -156,7 +158,7 @@ def write(data: dict[str, Any], out: Path) -> None:
 
 
 def preset_of(data: dict[str, Any]) -> Preset:
-    """The preset that the numbers are of."""
+    """The preset of the results."""
     return Preset(**records.tuples(data["facts"]["preset"]))
 
 
@@ -167,7 +169,7 @@ def tables(data: dict[str, Any]) -> str:
 
 
 def page(data: dict[str, Any]) -> str:
-    """All of the text, from the numbers alone."""
+    """The whole page of results, made from the numbers alone."""
     return text_verdicts.heading(preset_of(data), data["facts"], data) + tables(data)
 
 

@@ -5,9 +5,9 @@ units on all of the Penn Treebank, hours), ``ptb-fd1`` (one layer of 655 units, 
 ``ptb`` and ``wikitext2``, the paper's sizes, for a GPU and days. Killed, it goes on where it stopped when the same
 command is given again. Writes table3-PRESET.json, .md and .png under experiments/results.
 
-It can be made in pieces, on several machines: ``--methods`` names the rows of a call, and rows of other methods and
-seeds that are in OUT's table already, made with the very same preset, stay. With ``--seeds N``, N seeds are run for
-none, FD, AdD K=1 and AdD reselect, and one for the others.
+The table can be made in pieces, on several machines: ``--methods`` names the rows to make, and rows of other methods
+and seeds that are in OUT's table already stay if they were made with the very same preset. With ``--seeds N``, N seeds
+are run for none, FD, AdD K=1 and AdD reselect, and one for the others.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from minadv.tasks.language.presets import PRESETS as TASKS
 from minadv.tasks.methods import LM_DELTA
 from minadv.training.parallel.ranks import only_first_prints
 
-FINETUNE = 500  # epochs after the 750
+FINETUNE = 500  # epochs of fine-tuning, after 750 of training
 
 
 def awd(task: str) -> dict[str, Any]:
@@ -120,7 +120,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = Parser(prog="python -m experiments.table3", description=__doc__)
     parser.add_argument("--preset", choices=PRESETS, default="pydoc", help="size (default pydoc)")
     parser.add_argument("--seeds", type=positive, help=f"networks for {', '.join(REPEATED)} (default: the preset's)")
-    parser.add_argument("--methods", nargs="+", choices=METHODS, help="(default: the preset's)")
+    parser.add_argument("--methods", nargs="+", choices=METHODS, help="rows of the table (default: the preset's)")
     parser.add_argument("--data-dir", type=folder, help="folder of the text")
     reporting.add_device(parser)
     parser.add_argument("--runs", type=Path, default=Path("runs/table3"), help="folder of the runs (runs/table3)")
@@ -154,7 +154,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def shown(data: dict[str, Any]) -> tuple[Preset, list[dict[str, Any]], list[str]]:
-    """The preset that the numbers are of, the results of its runs, and their methods in the order of the table."""
+    """The preset of the results, the results of its runs, and their methods in the order of the table."""
     results = data["results"]
     methods = [method for method in METHODS if any(r["method"] == method for r in results)]
     return Preset(**records.tuples(data["facts"]["preset"])), results, methods
@@ -166,7 +166,7 @@ def tables(data: dict[str, Any]) -> str:
 
 
 def page(data: dict[str, Any]) -> str:
-    """All of the text, from the numbers alone."""
+    """The whole page of results, made from the numbers alone."""
     preset, results, _ = shown(data)
     return f"{heading(preset, results, data['facts'])}{tables(data)}\n{PAPER}"
 
@@ -177,7 +177,7 @@ def figure(data: dict[str, Any]) -> Any:
 
 
 def heading(preset: Preset, results: Sequence[dict[str, Any]], about: dict[str, Any]) -> str:
-    """What the numbers are."""
+    """The paragraph that says what the numbers are and how they were made."""
     p = dict(zip(("words", "inputs", "between layers", "outputs", "recurrent weights"), preset.dropouts, strict=True))
     dropouts = ", ".join(f"{name} {rate:g}" for name, rate in p.items())
     chosen = "chosen on validation data from three settings a method (one seed)" if preset.search else "not searched"

@@ -1,4 +1,4 @@
-r"""The command line: options here, work in `minadv.commands`.
+r"""The command line: the list of commands is here, the options and the work of each in `minadv.commands`.
 
 An error that the user can mend is one line on standard error, with exit code 2. Training that cannot go on exits with
 code 1, Ctrl-C with 130.
@@ -23,26 +23,26 @@ from minadv.training.runs.checkpoints import CheckpointError
 
 COMMANDS = {
     "train": "train a network on a task, or resume a run",
-    "eval": "the error of a run on its data",
-    "attack": "accuracy of a run, or perplexity, under random, greedy, re-selected and (not of language models) exact "
+    "eval": "the error or perplexity of a run on its data",
+    "attack": "accuracy or perplexity of a run under random, greedy, re-selected and, but for language models, exact "
     "masks",
-    "predict": "class and probability of each image, tab-separated, a line each",
-    "show": "write figures: curves, influence map, mean adversarial mask by epoch",
+    "predict": "class and probability of each image or text, tab-separated, a line each",
+    "show": "write figures of a run: learning curves, influence map, mean adversarial mask by epoch",
     "data": "list, download or check data sets",
-    "doctor": "versions, device and why, BLAS, memory, and a gradient check",
-    "pretrain": "train a language model of texts, for a classifier to begin with",
-    "finetune": "train a language model's best weights on: averaged SGD, no regularizer",
+    "doctor": "check the installation: versions, device and why, BLAS, memory, a gradient check",
+    "pretrain": "train a language model of texts, whose weights a classifier can begin with",
+    "finetune": "go on from a language model's best weights: averaged SGD, no regularizer",
     "generate": "text from a language model, word by word",
 }
-"""What each command does; the module of its name in `minadv.commands` does it."""
+"""What each command does, for the help; the module of the command's name in `minadv.commands` has its work."""
 
 TRAINING = ("train", "pretrain", "finetune")
-"""The commands that the processes of mpiexec share."""
+"""The commands that may run under mpiexec, whose processes share the work."""
 
 
 @only_first_prints()
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit code. Under mpiexec every rank does, and rank 0 alone prints."""
+    """Run one command; returns the exit code. Under mpiexec every rank runs it, and rank 0 alone prints."""
     parser = build_parser()
     args = parser.parse_args(argv)
     if getattr(args, "work", None) is None:
@@ -55,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
-    """Do the work of a command; errors become a line and an exit code."""
+    """Do the work of a command; an error becomes one line on standard error and an exit code."""
     try:
         if launch.this_process().size > 1 and args.command not in TRAINING:
             raise ValueError("mpiexec shares training only: start this command without it")
@@ -91,7 +91,7 @@ def _show_warning(message: Warning | str, *where: object, **how: object) -> None
 
 
 def build_parser() -> Parser:
-    """All commands; the options of one are added when it is used."""
+    """The parser of all commands; the options of a command are added when it is used."""
     parser = Parser(prog="minadv", description="Adversarial dropout for recurrent neural networks, on NumPy and CuPy.")
     parser.add_argument("--version", action="version", version=f"minadv {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=CommandParser)

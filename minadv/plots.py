@@ -42,7 +42,7 @@ def curves(records: Sequence[dict[str, Any]], metric: str) -> Any:
 
 
 def units(shares: dict[str, Array], budgets: dict[str, int]) -> Any:
-    """The share of windows in which a search drops each unit, by rank, beside that of random masks: a panel a layer."""
+    """The share of windows in which a search drops each unit, in falling order, and that of random masks, by layer."""
     plt = _pyplot()
     figure, axes = plt.subplots(1, len(shares), figsize=(4.2 * len(shares), 3.4), squeeze=False)
     for axis, (site, share) in zip(axes[0], shares.items(), strict=True):
@@ -86,7 +86,7 @@ def masks_by_epoch(records: Sequence[dict[str, Any]], site: str) -> Any:
     rows = np.array([r["valid_mean_mask"][site] for r in records])
     figure, axis = plt.subplots(figsize=(10, 4))
     first, last = records[0]["epoch"], records[-1]["epoch"]
-    half = (last - first) / (2 * len(rows) - 2) if len(rows) > 1 else first / 2  # a row's middle is its epoch
+    half = (last - first) / (2 * len(rows) - 2) if len(rows) > 1 else first / 2  # so a row's middle is at its epoch
     extent = (-0.5, rows.shape[1] - 0.5, last + half, first - half)
     shown = axis.imshow(rows, aspect="auto", cmap="viridis", vmax=1, extent=extent, interpolation="nearest")
     axis.set(title=f"mean adversarial mask, {site}", xlabel="unit", ylabel="epoch")

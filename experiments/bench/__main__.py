@@ -38,10 +38,10 @@ SIZES = {
     "lm": Size("lm", T=70, B=20, I=400, H=1150, delta=0.06),
     "text400": Size("text400", T=400, B=64, I=256, H=1024, delta=0.04),
 }
-"""The paper's three tasks; text at its full length for minadv alone."""
+"""The sizes of the paper's three tasks; text400, texts at their full length, is for minadv alone."""
 
 QUIET = 0.1
-"""Above this share of the cores' time for others, numbers are not to be believed."""
+"""If other processes use more than this share of the cores' time, measurements cannot be trusted."""
 
 ALONE = ("text400",)
 SUBNORMAL = ("S",)
@@ -60,7 +60,7 @@ def best_settings(results: dict[str, Any], size: str) -> dict[str, str]:
     """The setting of each family that won its race at a size, where there was one."""
     contenders = results.get("speed", {}).get(size, {}).get("contenders", {}).values()
     ranked = sorted(contenders, key=lambda c: -float(np.median(c["seconds"]["1"])))
-    return {c["family"]: c["setting"] for c in ranked}  # the fastest is set last
+    return {c["family"]: c["setting"] for c in ranked}  # the fastest comes last, and so stays
 
 
 def measure(part: str, size: Size, args: argparse.Namespace, results: dict[str, Any], save: Any) -> Any:
@@ -136,7 +136,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         metavar="NAME",
         help="who competes beside minadv (default all)",
     )
-    parser.add_argument("--report-only", action="store_true", help="text and figure anew, from bench.json")
+    parser.add_argument("--report-only", action="store_true", help="make text and figure anew from bench.json")
     parser.add_argument("--out", type=Path, default=reporting.RESULTS, help="folder for the results")
     args = parser.parse_args(argv)
     for name in ("rounds", "seeds"):

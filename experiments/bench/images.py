@@ -94,7 +94,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--data-dir", help="folder of MNIST's idx files (default: MINADV_DATA, then the cache)")
     parser.add_argument("--out", type=Path, default=reporting.RESULTS, help="folder for the results")
     args = parser.parse_args(argv)
-    comparison.load(PRESET, "s", args.data_dir)  # what is wrong with it is said before any process starts
+    comparison.load(PRESET, "s", args.data_dir)  # raises for bad data before any process starts
     started, load, rows = time.time(), os.getloadavg()[0], {}
     for method in args.methods:
         print(f"{method} ...", file=sys.stderr, flush=True)

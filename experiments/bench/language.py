@@ -33,7 +33,7 @@ LIMIT = 3.0  # GiB, for a step at the paper's size
 
 
 def apart(size: str, method: str, contender: str, rounds: int, workers: int | None) -> dict[str, Any]:
-    """A measurement in a process of its own; a reason instead where that fails."""
+    """A measurement in a process of its own; if that fails, the reason under "failed"."""
     asked = json.dumps([size, method, contender, rounds, workers])
     said = subprocess.run(
         [sys.executable, "-m", "experiments.bench.language", "--measure", asked], capture_output=True, text=True
@@ -45,7 +45,7 @@ def apart(size: str, method: str, contender: str, rounds: int, workers: int | No
 
 
 def words_a_second(found: dict[str, Any]) -> float:
-    """By the median step."""
+    """Words a second, by the median step."""
     return float(np.median(np.array(found["words"]) / np.array(found["seconds"])))
 
 

@@ -44,7 +44,7 @@ class Size:
 
     @property
     def windows(self) -> Windows:
-        """Of random lengths, as in training."""
+        """The windows of the text, of random lengths as in training."""
         return Windows(text(self), self.B, self.T)
 
     @property
@@ -145,12 +145,12 @@ def _torch(size: Size, method: str, contender: str, workers: int | None) -> tupl
     torch.set_flush_denormal(True)
     params = size.model().init(np.random.default_rng(0))
     assert params.E is not None and params.b is not None
-    made = [torch.tensor(w).requires_grad_() for c in params.cells if c is not None for w in (c.W, c.U, c.b)]
-    cells = [(made[n], made[n + 1], made[n + 2]) for n in range(0, len(made), 3)]
+    weights = [torch.tensor(w).requires_grad_() for c in params.cells if c is not None for w in (c.W, c.U, c.b)]
+    cells = [(weights[n], weights[n + 1], weights[n + 2]) for n in range(0, len(weights), 3)]
     net = rival.Net(torch.tensor(params.E).requires_grad_(), cells, torch.tensor(params.b).requires_grad_())
     averaged = isinstance(size.optimizer, ASGD)
     average = [w.detach().clone() for w in net.leaves] if averaged else None
-    best = [w.detach().clone() for w in net.leaves]  # held as minadv holds them
+    best = [w.detach().clone() for w in net.leaves]  # a copy, because minadv keeps the best weights too
     windows = size.windows
     budgets = [int(size.delta * H + 1e-9) for H in size.hidden] if method != "none" else []
     state = [(torch.zeros(size.B, H), torch.zeros(size.B, H)) for H in size.hidden]

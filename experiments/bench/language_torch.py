@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-if TYPE_CHECKING:  # checked alike where PyTorch is not installed
+if TYPE_CHECKING:  # so that types are the same where PyTorch is not installed
     torch: Any
     Tensor: TypeAlias = Any
 else:
@@ -80,7 +80,7 @@ def run_cell(zx: Tensor, h: Tensor, c: Tensor, U: Tensor, m: Tensor) -> tuple[Te
 
 
 def run_fused(x: Tensor, h: Tensor, c: Tensor, cell: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
-    """The same without a mask, by PyTorch's own LSTM."""
+    """The states (T, B, H) and the last one, without a mask, by PyTorch's own LSTM."""
     W, U, b = cell
     flat = [W.t(), U.t(), b, torch.zeros_like(b)]
     out, last_h, last_c = torch._VF.lstm(x, (h[None], c[None]), flat, True, 1, 0.0, True, False, False)
@@ -132,7 +132,7 @@ def gradients(
     budgets: Sequence[int] = (),
     fused: bool = True,
 ) -> tuple[list[Tensor], Tensor, list[tuple[Tensor, Tensor]]]:
-    """Gradients, loss and last states of a step: the likelihood, and with budgets AdD (K = 1), in the second noise."""
+    """Gradients, loss and last states of a step; with budgets the loss has AdD (K = 1), under the noise ``second``."""
     z0, last = run(net, tokens, noise, state, None, fused)
     loss = torch.nn.functional.cross_entropy(z0.flatten(0, 1), targets.flatten())
     if second is not None:
@@ -148,7 +148,7 @@ def gradients(
 def update(
     net: Net, grads: Sequence[Tensor], lr: float, decay: float = 0.0, average: Sequence[Tensor] | None = None
 ) -> None:
-    """Clipped SGD with weight decay, in place; the new weights join an average, as one of two, where there is one."""
+    """Clipped SGD with weight decay, in place; ``average`` becomes the mean of itself and the new weights."""
     norm = torch.sqrt(sum((g * g).sum() for g in grads))
     scale = lr * min(1.0, CLIP / float(norm))
     with torch.no_grad():

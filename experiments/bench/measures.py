@@ -1,4 +1,4 @@
-r"""What is measured of minadv alone: accuracy in float32, cost against T, B, H and K, the searches, subnormals, remat.
+r"""Measures of minadv: accuracy in float32, cost against T, B, H and K, the searches, subnormals, recomputation.
 
 Each function runs in a process of its own (`experiments.bench.contenders.processes.call`).
 """
@@ -34,7 +34,7 @@ def accuracy(
 ) -> dict[str, list[dict[str, float]]]:
     """Relative errors of maps and gradients in float32 against float64, one dict a seed, by contender.
 
-    ``grads`` is the error of all gradients as one vector. All go on with minadv's mask.
+    ``grads`` is the error of all gradients as one vector. All contenders go on with the mask that minadv finds.
     """
     found: dict[str, list[dict[str, float]]] = {}
     for seed in seeds:
@@ -62,13 +62,13 @@ SCALES: dict[str, tuple[Size, tuple[int, ...]]] = {
     "H": (Size("H", 20, 64, 1, 100, 0.04), (64, 128, 256, 512, 1024)),
     "K": (Size("K", 392, 100, 1, 100, 0.06), (1, 2, 3, 4, 6)),
 }
-"""What is varied, around which size, over which values."""
+"""For each number that is varied: the size around which, and its values."""
 
 
 def scaling(rounds: int, scales: Mapping[str, tuple[Size, tuple[int, ...]]]) -> dict[str, Any]:
     """Median seconds of a step in one process against each of T, B, H and K, and the fitted exponents.
 
-    In K both the whole step, of which the base and the adversarial pass are constant, and the search, which K is about.
+    For K the search is also timed alone, because base and adversarial pass of the whole step do not depend on K.
     """
     found: dict[str, Any] = {}
     for name, (size, values) in scales.items():
@@ -104,7 +104,7 @@ class Searching:
             self.base: Array = self.model.body(self.params, self.batch, masks={}, noise=None)[0].copy()
 
     def find(self, search: Search) -> Passes:
-        """Search for the mask that training would go on with, the base pass being there; returns the passes spent."""
+        """Search, from the base pass, for the mask that training would go on with; returns the passes spent."""
         size, rng = self.problem.size, stream(0, "masks")
         eps0 = {"layer0": masks.ones((size.B, size.H), like=self.base)}
         objective = Objective(
@@ -122,7 +122,7 @@ class Searching:
         return Passes(*objective.spent)
 
     def back(self, weights: bool) -> tuple[float, Any]:
-        """Seconds of a backward pass under the start's mask, from the distance, and its gradients."""
+        """Seconds of a backward pass from the distance, under the mask that the search starts at, and its gradients."""
         with protocol.scope(self.model):
             features, _, cache = self.model.body(
                 self.params, self.batch, masks={"layer0": self.problem.start}, noise=None
@@ -144,7 +144,7 @@ SEARCHES: dict[str, Search] = {
 
 
 def searches(size: Size, rounds: int) -> dict[str, Any]:
-    """Seconds and passes of each search in one process, and those of an influence map's backward and a full one."""
+    """Seconds and passes of each search in one process, and seconds of the backward pass of a map and of a full one."""
     on = Searching(draw(size, 0))
     small = 4 * size.H**2 * 4 <= CORE_CACHE
     found: dict[str, Any] = {"searches": {}}
@@ -155,7 +155,7 @@ def searches(size: Size, rounds: int) -> dict[str, Any]:
             found["searches"][name] = {
                 "seconds": took[name], "forward": passes.forward, "backward": passes.backward,
             }  # fmt: skip
-        pairs = [(on.back(False)[0], on.back(True)[0]) for _ in range(rounds + 1)][1:]  # the first ones make buffers
+        pairs = [(on.back(False)[0], on.back(True)[0]) for _ in range(rounds + 1)][1:]  # the first makes buffers
     found["map"], found["backward"] = [a for a, _ in pairs], [b for _, b in pairs]
     return found
 
@@ -168,7 +168,7 @@ def subnormals(size: Size, rounds: int) -> dict[str, Any]:
         for name in found:
             with fast.limit_threads(1), _flushing(name == "flushed"):
                 seconds, grads = on.back(True)
-            dc = np.abs(grads.state[0].c)  # what is left of the gradient at the first step
+            dc = np.abs(grads.state[0].c)  # the gradient that is left at the first time step
             found[name]["subnormal"] = float(((dc > 0) & (dc < np.finfo(dc.dtype).tiny)).mean())
             if n > 0:
                 found[name]["seconds"].append(seconds)
@@ -177,10 +177,10 @@ def subnormals(size: Size, rounds: int) -> dict[str, Any]:
 
 @contextmanager
 def _flushing(on: bool) -> Iterator[None]:
-    """Within it the gradients that vanish are set to zero, or not."""
+    """Within it gradients too small to matter are set to zero if ``on``, and kept if not."""
     kept = elementwise.vanished
     if not on:
-        elementwise.vanished = lambda dtype: -1.0  # type: ignore[assignment]  # nothing is that small
+        elementwise.vanished = lambda dtype: -1.0  # type: ignore[assignment]  # no number is below that
     try:
         yield
     finally:
@@ -190,8 +190,8 @@ def _flushing(on: bool) -> Iterator[None]:
 def remat(size: Size, rounds: int) -> dict[str, Any]:
     """Seconds of a step in one process and MB kept for backward, as usual and recomputing in segments.
 
-    What is kept: the slots of the workspace, and the states before each segment, of the base and of the adversarial
-    pass; with them the buffers of a backward pass. The packed weights, which are parameters, are not in it.
+    The MB are those of the workspace's slots, the states before each segment of the base and of the adversarial pass,
+    and the buffers of a backward pass. The packed weights, which are parameters, do not count.
 
     ``float64`` is the largest relative difference of a gradient in double precision.
     """

@@ -22,14 +22,14 @@ from minadv.backend import Array
 
 KS = (1, 2)
 CLOSE, MOST = 1.15, 3
-"""Settings within this factor of a family's best in the tuning, so many at most, are timed too: tuning is short."""
+"""At most `MOST` settings of a family, within `CLOSE` of the best in the short tuning, are timed in all rounds."""
 
 PAUSE = 0.1
-"""Seconds before each timed step, in which the threads of the contender before stop waiting for work."""
+"""Seconds of rest before each timed step, until the threads of the previous contender stop spinning."""
 
 
 def say(text: str) -> None:
-    """Progress, with the time of day."""
+    """Print a line of progress with the time of day."""
     print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
 
 
@@ -47,7 +47,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Tuned:
-    """An entry at work: how long its step took alone, and its errors by K, taken before its weights had moved."""
+    """An entry that runs: how long its step took alone, and its errors by K, measured before the first update."""
 
     entry: Entry
     runner: Runner
@@ -56,13 +56,13 @@ class Tuned:
 
 
 def reference(size: Size, seed: int, K: int, used: Sequence[Array]) -> Outcome:
-    """`check.reference` in a process of its own, whose memory is given back."""
+    """`check.reference` in a process of its own, so that its memory is free afterwards."""
     found: Outcome = processes.call(f"{check.__name__}:reference", threads=1, size=size, seed=seed, K=K, used=used)
     return found
 
 
 def verify(runner: Runner, references: References | None, K: int) -> dict[str, float] | None:
-    """The errors of a contender's results; raises ContenderError if they are not those of the work that is timed."""
+    """The errors of a contender's results; raises ContenderError if its results are wrong."""
     if not runner.family.compares or references is None:
         return None
     found = references.errors(K, runner.outcome(K, references.masks(K)))
@@ -81,9 +81,9 @@ def tune(
     *,
     steps: int = 3,
 ) -> tuple[list[Tuned], dict[str, float], dict[str, str]]:
-    """Try every setting alone at K = 1; returns the best of each family, the seconds of all, and why others failed.
+    """Try every setting alone at K = 1; returns the best of each family, the seconds of all, and why any failed.
 
-    The best ones stay, compiled and warm, until the stack is left.
+    The best contenders keep running, compiled and warm, until the stack is left.
     """
     chosen: list[Tuned] = []
     seconds: dict[str, float] = {}
@@ -132,7 +132,7 @@ def race(
 ) -> dict[str, Any]:
     """Seconds of each contender in each round, by K, with its errors, which were within tolerance before any timing.
 
-    ``save`` is called with what there is after every round. A contender that fails in a round is out of all of them.
+    ``save`` is called with the results so far after every round. A contender that fails in a round is left out of all.
     """
     references = References(size, 0, reference) if checked else None
     results: dict[str, Any] = {}
@@ -174,7 +174,7 @@ def race(
 def one_round(
     steps: Sequence[tuple[str, Callable[[int], float]]], K: int, n: int
 ) -> tuple[dict[str, float], dict[str, ContenderError]]:
-    """Every contender once, each round beginning with another of them: the seconds, and who could not."""
+    """Time every contender once, round n beginning with the n-th: the seconds, and the errors of those that failed."""
     first = n % len(steps)
     took, errors = {}, {}
     for label, step in (*steps[first:], *steps[:first]):
@@ -189,7 +189,7 @@ def one_round(
 def measure_memory(families: Sequence[Family], size: Size, settings: dict[str, str]) -> dict[str, Any]:
     """Peak memory of a step at K = 1, each contender alone in a fresh process (or two).
 
-    ``settings`` names the setting of each family, such as the best of a race; the first one where it does not.
+    ``settings`` names the setting of a family, such as the best of a race; without a name the first one is used.
     """
     found: dict[str, Any] = {}
     for family in families:

@@ -62,7 +62,7 @@ def make_task(preset: Preset, corpus: Corpus, row: str) -> TextTask | PretrainTa
 
 
 def tokens_of(task: TextTask | PretrainTask, step: int) -> tuple[int, int]:
-    """The real tokens of a step, and with padding."""
+    """The tokens of a step, without and with padding."""
     if isinstance(task, PretrainTask):
         return task.units_per_step, task.units_per_step
     rows = [(reading.buckets.steps, group) for reading in task.readings for group in reading.buckets.groups(step)]
@@ -169,7 +169,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     rows = [PRETRAINING, *METHODS]
     parser = Parser(prog="python -m experiments.bench.text", description=__doc__)
     parser.add_argument("--preset", choices=table2.PRESETS, default="imdb-small", help="sizes (default imdb-small)")
-    parser.add_argument("--rows", nargs="+", choices=rows, default=rows, metavar="ROW", help="which (default: all)")
+    parser.add_argument(
+        "--rows", nargs="+", choices=rows, default=rows, metavar="ROW", help="rows to measure (default: all)"
+    )
     parser.add_argument("--rounds", type=positive, default=8, help="steps that are timed (default 8)")
     parser.add_argument("--workers", type=positive, default=cores(), help="processes of the second measure")
     parser.add_argument("--data-dir", type=folder, help="folder of the texts (default: MINADV_DATA, then the cache)")

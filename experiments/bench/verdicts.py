@@ -11,19 +11,19 @@ import numpy as np
 from experiments.bench.contenders.registry import JAX, LEAN, LIMIT, OURS, SHARED, TORCH, TWO
 
 AHEAD = {"S": (2.0, 2.5), "text": (1.15, 1.15), "lm": (1.15, 1.15)}
-"""At least so many times faster than PyTorch's and JAX's best."""
+"""How many times faster than the best of PyTorch and of JAX minadv has to be, by size."""
 
 WITHIN = {"S": 1.3, "text": 1.15, "lm": 1.15}
-"""At most so many times the limit on the same cores."""
+"""How many times the limit on the same cores a step may take, by size."""
 
 MEMORY, MAP_COST, EXPONENT, REMAT_TIME = 0.4, 0.7, 0.1, 1.6
 KEPT = {"S": 30.0, "text400": 100.0}
-"""MB that recomputation may keep."""
+"""How many MB recomputation may keep for the backward pass, by size."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """A target in words, whether it is reached (None: nothing to reach, for information), and the numbers."""
+    """A target in words, whether it is reached (None: for information, nothing to reach), and the numbers."""
 
     target: str
     reached: bool | None
@@ -47,7 +47,7 @@ class Ratio:
 
 
 def ratio(of: Sequence[float], to: Sequence[float]) -> Ratio:
-    """Round by round."""
+    """The ratio of the seconds ``of`` to the seconds ``to``, round by round."""
     each = np.asarray(of) / np.asarray(to)
     return Ratio(float(np.median(each)), float(each.min()), float(each.max()))
 
@@ -103,7 +103,7 @@ def _speed(name: str, race: dict[str, Any]) -> Iterator[Verdict]:
 def _against(
     race: dict[str, Any], families: Sequence[str], target: str, factor: float | None, *, ours: str = OURS
 ) -> Verdict:
-    """Against the best of some families at every K: a limit is to be approached, others to be beaten."""
+    """The verdict on ``ours`` against the best of these families, at every K; a limit need only be approached."""
     reached, numbers = True, []
     for K in _ks(race):
         mine, other = best(race, (ours,), K), best(race, families, K)

@@ -1,9 +1,9 @@
 r"""Methods against each other on sequential images: the machinery of `table1` and `digits`.
 
-Every method but `none`, which has nothing to choose, gets four settings in a search on validation data (one seed),
-recorded: p for VD, which has no weight, p or delta and weight for the others. The best goes on to all seeds. Runs are
-ordinary runs of minadv in folders of their own, so that a comparison that is killed goes on where it stopped when the
-same command is given again.
+Every method but `none`, which has nothing to choose, is tried in four settings on validation data (one seed), which are
+recorded: p for VD, which has no weight, p or delta and weight for the others. The best setting is run for all seeds.
+Runs are ordinary runs of minadv in folders of their own, so that a comparison that is killed goes on where it stopped
+when the same command is given again.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Job:
     root: Path
     data_dir: str | None
     device: DeviceName = "cpu"
-    track: int = 0  # log the mean adversarial mask over so many test images, epoch by epoch
+    track: int = 0  # test images over which the mean adversarial mask is logged each epoch; 0: none
     data: str = ""  # the fingerprint of the images
 
     @property
@@ -104,7 +104,7 @@ def regularizer(job: Job) -> Regularizer:
 
 
 def recipe(job: Job, n_train: int) -> Recipe:
-    """How a job is trained on so many images."""
+    """How a job is trained on ``n_train`` images."""
     per_epoch = n_train // job.preset.batch
     shorter = job.preset.search_epochs if job.part == "search" else None
     epochs = shorter or job.preset.epochs
@@ -120,7 +120,7 @@ def recipe(job: Job, n_train: int) -> Recipe:
 
 
 def work(job: Job) -> dict[str, Any]:
-    """Train (or find trained) one network; its errors on validation and test, with the weights of the last step."""
+    """Train one network, unless it is trained already; its errors with the weights of the last step."""
     if (found := _found(job)) is not None:
         return found
     data = load(job.preset, job.task, job.data_dir)
@@ -138,7 +138,7 @@ def work(job: Job) -> dict[str, Any]:
         resume=True,
         progress=False,
         about=about_data(job),
-        workers=1,  # the runs themselves go side by side
+        workers=1,  # several runs are trained side by side
         track={"n": job.track, **attack(model.n_hidden)} if job.track else None,
     )
     result = {
@@ -165,7 +165,7 @@ def attack(n_hidden: int) -> dict[str, Any]:
 
 
 def _found(job: Job) -> dict[str, Any] | None:
-    """The result of a finished run of this very preset on these very images."""
+    """The result of the job's run, if it is finished and was made with this very preset and these images."""
     path = job.folder / RESULT
     if not path.exists():
         return None
@@ -214,7 +214,7 @@ def compare(
 
 
 def first_job(preset: Preset, *, root: Path, data_dir: str | None, device: DeviceName = "cpu") -> Job:
-    """What all jobs of a comparison have in common; images that are missing or wrong are said here, before any work."""
+    """A job with what all jobs of a comparison share; raises for missing or wrong images, before any work."""
     data = fingerprint(preset, data_dir)
     return Job(preset, "", "", SEARCH_SEED, 0.0, 0.0, "search", root, data_dir, device, data=data)
 

@@ -54,7 +54,7 @@ def p_value(mine: Sequence[float], other: Sequence[float]) -> str:
     """Two-sided Wilcoxon signed-rank test over seeds, where there are enough of them to mean anything."""
     if len(mine) < 5 or len(mine) != len(other):
         return ""
-    gaps = np.round(np.subtract(mine, other), 6)  # per cents of whole images: equal gaps differ by rounding otherwise
+    gaps = np.round(np.subtract(mine, other), 6)  # so that equal gaps are equal in spite of rounding
     gaps = gaps[gaps != 0]
     if not len(gaps):
         return ""
@@ -62,7 +62,7 @@ def p_value(mine: Sequence[float], other: Sequence[float]) -> str:
 
 
 def wilcoxon(gaps: Any) -> float:
-    """The exact P value, ties and all: over every choice of signs, as large a sum of ranks on either side."""
+    """The exact P value, also with ties: the share of all choices of signs with as extreme a sum of ranks."""
     ranks = stats.rankdata(np.abs(gaps))
     sums = np.array([np.dot(ranks, signs) for signs in itertools.product((0, 1), repeat=len(gaps))])
     found, close = ranks[gaps > 0].sum(), 1e-9
@@ -78,7 +78,7 @@ PAIRS = (
     ("AdD K=2", "AdD K=1"),
     ("AdD reselect", "AdD K=2"),
 )
-"""What the verdict compares."""
+"""The pairs of methods that the verdict compares."""
 
 
 def verdict(preset: Preset, results: Sequence[dict[str, Any]], methods: Sequence[str]) -> str:

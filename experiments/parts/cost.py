@@ -20,11 +20,11 @@ from minadv.tasks.fit import fit
 from minadv.tasks.images.task import evaluate
 from minadv.training.loop import Recipe
 
-SECONDS = 4.0  # of training that a method is timed for, about
+SECONDS = 4.0  # about how long each method trains to be timed
 
 
 def estimate(first: Job, methods: Sequence[str], seeds: int, workers: int) -> list[dict[str, Any]]:
-    """A row a method: its runs, their steps and evaluations, the seconds of each, and those of all together."""
+    """For each method its runs, their steps and evaluations, the seconds of each of these, and of all together."""
     preset = first.preset
     timed = [job for job in comparison.finals(first, methods, 1, []) if job.task == preset.tasks[0]]
     measured = reporting.run_all(measure, timed, workers=workers, title=f"{preset.name}: a few steps")
@@ -57,7 +57,7 @@ def measure(job: Job) -> dict[str, Any]:
     little = replace(data, valid=Split(data.valid.x[:batch], data.valid.y[:batch]))
 
     def train(steps: int) -> tuple[float, Any]:
-        """The time of so many steps, which an evaluation of one batch follows."""
+        """The time of ``steps`` steps and of the evaluation of one batch after them."""
         started = time.monotonic()
         run = fit(
             model,
@@ -72,7 +72,7 @@ def measure(job: Job) -> dict[str, Any]:
         )
         return time.monotonic() - started, run
 
-    train(1)  # what is made once, at a first step
+    train(1)  # buffers and compiled code, which a first step makes
     few = 2
     short, run = train(few)
     many = max(2 * few, round(few * SECONDS / short))
@@ -101,7 +101,7 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
 def page(data: dict[str, Any]) -> str:
     """The table and what it says, under a heading, from the numbers alone.
 
-    Those of earlier versions do not tell the number of processes, which was that of the cores.
+    Results of earlier versions lack the number of processes, which was the number of cores.
     """
     about, rows = data["facts"], data["rows"]
     preset, workers = about["preset"], about.get("workers", about["cores"])

@@ -38,10 +38,10 @@ from minadv.training.schedules import RampDown
 
 METHODS = ("none", "VD", "EL", "FD", "AdD K=1", "AdD K=2", "AdD reselect")
 REPEATED = ("none", "FD", "AdD K=1", "AdD reselect")
-"""The methods that more than one seed is worth its time for."""
+"""The methods that are run with more than one seed; for the others the time is not worth it."""
 
 COST = {"none": 1, "VD": 1, "EL": 3, "FD": 3, "AdD K=1": 4, "AdD K=2": 6, "AdD reselect": 9}
-"""About how long a step takes: the longest runs begin first, so that none is left over at the end."""
+"""About how long a step takes: the longest runs begin first, so that no core is idle at the end."""
 
 Results: TypeAlias = list[dict[str, Any]]
 
@@ -75,7 +75,7 @@ class Preset:
     kappa: float = 0.1  # FD's weight
     nonmono: int = 60
     fresh: tuple[str, ...] = ()
-    finetune: float = 0.0  # epochs of averaged SGD after it
+    finetune: float = 0.0  # epochs of averaged SGD after training
     seeds: int = 1
     search: bool = False
     methods: tuple[str, ...] = METHODS
@@ -110,7 +110,7 @@ class Job:
     data_dir: str | None
     device: DeviceName = "cpu"
     text: str = ""  # the fingerprint of the corpus
-    workers: int = 1  # that share its batches
+    workers: int = 1  # how many share its batches
 
     @property
     def folder(self) -> Path:
@@ -152,7 +152,7 @@ def regularizer(job: Job) -> Regularizer:
 
 
 def work(job: Job) -> dict[str, Any]:
-    """Train (or find trained) one model; its perplexities on validation and test, with the best weights."""
+    """Train one model, unless it is trained already; its perplexities with the best weights."""
     if (found := _found(job)) is not None:
         return found
     preset, text = job.preset, corpus.load(job.preset.corpus, job.data_dir)
@@ -210,7 +210,7 @@ def work(job: Job) -> dict[str, Any]:
 
 
 def curve(*runs: Run) -> list[tuple[float, float]]:
-    """Validation perplexity by epoch, of one run after the other."""
+    """Validation perplexity by epoch, of runs that each go on from the one before."""
     points: list[tuple[float, float]] = []
     for run in runs:
         before = points[-1][0] if points else 0.0
@@ -246,7 +246,7 @@ def falling(epochs: float, share: float) -> RampDown:
 
 
 def words_per_second(run: Run, words: int) -> float | None:
-    """By the times of the log: the median over its epochs, evaluations included."""
+    """Words a second of training, evaluations included, by the times in the log: the median over epochs."""
     times = [datetime.fromisoformat(r["time"]).timestamp() for r in run.records]
     passed = np.diff(times) / np.diff([r["epoch"] for r in run.records]) if len(times) > 1 else np.zeros(0)
     passed = passed[passed > 0]
@@ -254,7 +254,7 @@ def words_per_second(run: Run, words: int) -> float | None:
 
 
 def _found(job: Job) -> dict[str, Any] | None:
-    """The result of a finished run of this very preset."""
+    """The result of the job's run, if it is finished and was made with this very preset."""
     path = job.folder / RESULT
     if not path.exists():
         return None
@@ -263,7 +263,7 @@ def _found(job: Job) -> dict[str, Any] | None:
 
 
 TOLD = ("about", "paper", "reach", "methods", "seeds")
-"""What a preset says of its runs that does not change them."""
+"""The fields of a preset that do not change its runs."""
 
 
 def same(result: dict[str, Any], preset: Preset, text: str) -> bool:
@@ -313,7 +313,7 @@ def compare(
 
 
 def share_cores(jobs: Sequence[Job], workers: int) -> list[Job]:
-    """Runs go side by side, a process each, which is the best use of the cores; one that is left alone has them all."""
+    """Give each run one worker, because runs go side by side; the only run left to train gets all ``workers``."""
     left = [job for job in jobs if _found(job) is None]
     return [replace(job, workers=workers) if [job] == left else job for job in jobs]
 
@@ -321,7 +321,7 @@ def share_cores(jobs: Sequence[Job], workers: int) -> list[Job]:
 def text_of(preset: Preset, data_dir: str | None) -> Corpus:
     """The preset's text; raises DataError if files that go by a corpus' name are not the published ones."""
     if preset.corpus in published.PUBLISHED:
-        corpus.load(preset.corpus, data_dir)  # what is missing is said, or fetched
+        corpus.load(preset.corpus, data_dir)  # downloads missing files, or raises
         wrong = [found for found in published.check(preset.corpus, data_dir) if not found.sound]
         if wrong:
             said = "; ".join(f"{found.file}: {found.says}" for found in wrong)
@@ -341,8 +341,8 @@ def _say_what_is_there(jobs: Sequence[Job]) -> None:
 def with_earlier(path: Path, preset: Preset, text: str, searched: Results, results: Results) -> tuple[Results, Results]:
     """The results of this call and those of earlier ones, on whichever machine, that it does not have itself.
 
-    What a table in ``path`` has counts if it was made with this very preset, on the text with this fingerprint, and in
-    the setting that was chosen now; how many do not is said.
+    A row of the table in ``path`` stays if it was made with this very preset, on the text with this fingerprint, and in
+    the setting that is chosen now; a message says how many rows do not stay.
     """
     earlier = reporting.read_results(path) if path.exists() else {"search": [], "results": []}
     chosen = {r["method"]: (r["strength"], r["weight"]) for r in results}

@@ -24,7 +24,7 @@ def mean(results: Results, method: str, part: str) -> float:
 
 
 def common(results: Results, methods: Sequence[str]) -> list[dict[str, Any]]:
-    """The results of the seeds that all of these methods have: what they can be compared by."""
+    """The results of those seeds that all of these methods have, by which they can be compared."""
     by_method = [{r["seed"] for r in results if r["method"] == method} for method in methods]
     seeds = set.intersection(*by_method)
     return [r for r in results if r["method"] in methods and r["seed"] in seeds]
@@ -92,7 +92,7 @@ def verdict(preset: Preset, results: Results, methods: Sequence[str]) -> str:
 
 
 def _gap(results: Results, one: str, other: str, part: str) -> float:
-    """How much higher the first one's perplexity is, over the seeds that both have."""
+    """How much higher the mean perplexity of ``one`` is than that of ``other``, over the seeds that both have."""
     shared = common(results, (one, other))
     return mean(shared, one, part) - mean(shared, other, part)
 
@@ -112,7 +112,7 @@ def _against(results: Results, one: str, other: str) -> str:
 
 
 def _fit(results: Results, method: str) -> str:
-    """Whether there is something to regularize."""
+    """Whether a method overfits, so that there is something to regularize, in words."""
     train, valid = mean(results, method, "clean"), mean(results, method, "valid")
     said = (
         f"`{method}` has perplexity {train:.1f} on training text and {valid:.1f} on validation text, both without noise"

@@ -2,8 +2,8 @@ r"""The bag-of-words baseline: multinomial naive Bayes on the very words that th
 
 .. math:: \log p(y \mid text) = \log p(y) + \sum_w n_w \log \frac{N_{yw} + \alpha}{\sum_{w'} (N_{yw'} + \alpha)} + const
 
-:math:`N_{yw}` counts the word w in the training texts of class y. :math:`n_w` is how often w is in the text, or whether
-it is. Which of the two, and :math:`\alpha`, is chosen on the validation texts, as a setting of any other method.
+:math:`N_{yw}` counts the word w in the training texts of class y. :math:`n_w` is how often w is in the text, or 1 if
+it is there at all. Which of the two, and :math:`\alpha`, is chosen on the validation texts.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def wrong(corpus: Corpus, part: str, max_tokens: int | None, binary: bool, alpha
 
 
 def naive_bayes(corpus: Corpus, max_tokens: int | None) -> dict[str, Any]:
-    """Errors in per cent in the setting of least validation error, and the test documents that are wrong."""
+    """Errors in per cent in the setting of least validation error, and the test documents classified wrongly."""
     valid = {s: 100 * float(wrong(corpus, "valid", max_tokens, *s).mean()) for s in SETTINGS}
     binary, alpha = min(valid, key=lambda s: valid[s])
     missed = wrong(corpus, "test", max_tokens, binary, alpha)

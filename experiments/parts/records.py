@@ -1,9 +1,10 @@
 r"""Results as data: JSON in one compact form that people can read as well, a record a line.
 
-`text` writes it; `parse` reads it, and any other JSON too, so that of earlier versions. What the form is:
+`text` writes this form; `parse` reads it, and any other JSON, such as that of earlier versions. The form:
 
-* The whole has each of its members on a line. So has a table, which is a list or a dict of nothing but dicts: a run of
-  an experiment is one line. A dict that holds a table and would be longer than `LONG` characters is opened likewise.
+* Each member of the outermost value is on a line of its own. So is each member of a table, which is a list or a dict of
+  nothing but dicts: a run of an experiment is one line; and each member of a dict that holds a table and would take
+  more than `LONG` characters.
 * Numbers in lists, which are curves, masks and the seconds of rounds, have eight significant digits. Numbers that
   stand alone are exact, and so is all of a "preset", which tells runs of one setting from those of another.
 * A long list of whole numbers that rise, like the texts that a run gets wrong, is told by the gaps between them:
@@ -19,7 +20,7 @@ from typing import Any
 LONG = 2000
 DIGITS = 8
 MANY = 100
-"""Numbers in a list that is worth its gaps."""
+"""How many numbers a list needs for its gaps to be written instead."""
 
 
 def text(data: Any) -> str:
@@ -28,12 +29,12 @@ def text(data: Any) -> str:
 
 
 def parse(written: str) -> Any:
-    """What `text` wrote, as `plain` has it; or what any other JSON says."""
+    """The data that `text` wrote, as `plain` returns them; or those of any other JSON."""
     return json.loads(written, object_hook=_filled)
 
 
 def plain(data: Any) -> Any:
-    """The data as it comes back from a file: lists for tuples, names for keys, and what is in lists rounded."""
+    """The data as they come back from a file: lists for tuples, strings for keys, and numbers in lists rounded."""
     return _rounded(json.loads(json.dumps(data, default=float)))
 
 
@@ -90,5 +91,5 @@ def _with_gaps(value: Any) -> Any:
 
 
 def _filled(read: dict[str, Any]) -> Any:
-    """The list that gaps stand for; any other dict as it is."""
+    """The list that a dict of gaps stands for; any other dict as it is."""
     return list(accumulate(read["gaps"])) if read.keys() == {"gaps"} else read

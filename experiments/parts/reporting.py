@@ -100,16 +100,16 @@ def at_commit(about: Mapping[str, Any]) -> str:
 
 
 def core_time(results: Iterable[Mapping[str, Any]]) -> str:
-    """The time that the runs took, added up, in words."""
+    """The core time of all runs together, in words."""
     seconds = [result.get("seconds") for result in results]
-    known, missing = sum(s for s in seconds if s is not None), seconds.count(None)
+    total, missing = sum(s for s in seconds if s is not None), seconds.count(None)
     if missing == len(seconds):
         return "core time not recorded"
-    return f"core time {known / 3600:.2f} h" + f" (not known of {missing} of {len(seconds)} runs)" * (missing > 0)
+    return f"core time {total / 3600:.2f} h" + f" (not known of {missing} of {len(seconds)} runs)" * (missing > 0)
 
 
 def trained(folder: Path) -> float:
-    """Seconds that a run has trained for, on all its cores, by its log; what a kill took back is not in it."""
+    """Core seconds that a run has trained for, by its log; steps that a kill undid are not in it."""
     seconds, before, workers = 0.0, 0.0, 1
     for record in log.read(folder / LOG):
         at = datetime.fromisoformat(record["time"]).timestamp()
@@ -122,23 +122,23 @@ def trained(folder: Path) -> float:
 
 
 UNKNOWN = {"cpu": "not noted", "minadv": "of its time", "commit": None, "dirty": None}
-"""Of a run that was begun before `begins` was there."""
+"""What is noted of a run that an earlier version, without `begins`, began."""
 
 
 def begins(folder: Path, *, own: bool = True) -> None:
-    """Note what computes a run from now on, beside the folder of its kind: it may stop and go on with other code.
+    """Note beside a run's folder which code and machine compute it from now on: both may change when it is resumed.
 
     ``own`` is that of `write`: False for a run that the ranks of mpiexec share.
     """
     path = _makers(folder)
     begun = [UNKNOWN] if folder.exists() else []
-    known = json.loads(path.read_text()) if begun and path.exists() else begun
-    if (now := machine()) not in known[-1:]:
-        write_json(path, [*known, now], own=own)
+    noted = json.loads(path.read_text()) if begun and path.exists() else begun
+    if (now := machine()) not in noted[-1:]:
+        write_json(path, [*noted, now], own=own)
 
 
 def made(folder: Path) -> dict[str, Any]:
-    """What computed a run: the last of those that `begins` noted, and ``before`` the others."""
+    """The code and machine that computed a run: the last that `begins` noted, the others under ``before``."""
     path = _makers(folder)
     unnoted = UNKNOWN if folder.exists() else machine()
     *before, last = json.loads(path.read_text()) if path.exists() else [unnoted]
@@ -159,7 +159,7 @@ def made_by(results: Iterable[Mapping[str, Any]]) -> str:
 
 
 def one_line_errors(main: Callable[..., None]) -> Callable[..., None]:
-    """A command whose user's errors are one line on standard error and exit code 2; training that fails, 1."""
+    """A command whose errors are one line on standard error: exit code 2 for the user's, 1 for training that fails."""
     name = f"python -m experiments.{name_of(inspect.getfile(main))}"
 
     @functools.wraps(main)
@@ -196,22 +196,22 @@ def add_device(parser: argparse.ArgumentParser) -> None:
 
 
 def place(args: argparse.Namespace) -> dict[str, Any]:
-    """The device that was chosen, and the number of processes: one on a GPU, which several would only share."""
+    """The device that the options ask for, and the number of processes: 1 on a GPU, where more would share it."""
     device = choose_device(args.device)
     print(f"device: {device.why}", file=sys.stderr)
     return {"device": device.name, "workers": 1 if device.name == "gpu" else args.workers}
 
 
 def command(module: str, argv: Sequence[str] | None) -> str:
-    """The command as another machine would give it: without the names of this one's folders."""
-    given = list(sys.argv[1:] if argv is None else argv)
+    """The command line, with DIR in place of the names of this machine's folders."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
     for option in ("--data-dir", "--runs", "--out"):
-        for n, argument in enumerate(given):
-            if argument == option and n + 1 < len(given):
-                given[n + 1] = "DIR"
+        for n, argument in enumerate(arguments):
+            if argument == option and n + 1 < len(arguments):
+                arguments[n + 1] = "DIR"
             elif argument.startswith(f"{option}="):
-                given[n] = f"{option}=DIR"
-    return f"python -m experiments.{module} {shlex.join(given)}".rstrip()
+                arguments[n] = f"{option}=DIR"
+    return f"python -m experiments.{module} {shlex.join(arguments)}".rstrip()
 
 
 def _cpu() -> str:
@@ -246,7 +246,7 @@ def spread(values: Iterable[float], digits: int = 2) -> str:
 def write(path: Path, text: str, *, own: bool = False) -> Path:
     """Write a text under a temporary name, then rename it: a killed run leaves the old file or the new one.
 
-    Of several ranks of mpiexec, which all have all results, the first writes; ``own`` is what a rank has for itself.
+    Under mpiexec every rank has all results, and rank 0 alone writes; ``own=True`` is for a file of one rank alone.
     """
     if launch.this_process().rank > 0 and not own:
         return path
@@ -258,12 +258,12 @@ def write(path: Path, text: str, *, own: bool = False) -> Path:
 
 
 def write_json(path: Path, data: Any, *, own: bool = False) -> Path:
-    """What belongs to one run, to the last digit: it is read again when the command is given again."""
+    """Write the result of one run with all its digits: the same command, given again, reads it."""
     return write(path, json.dumps(data, indent=1, default=float) + "\n", own=own)
 
 
 def write_results(path: Path, data: Any) -> Path:
-    """The numbers of an experiment as data, a run a line (`experiments.parts.records`).
+    """Write the numbers of an experiment, a run a line (`experiments.parts.records`).
 
     Texts and figures are made from `records.plain` of the same data, so that they can be made anew from the file.
     """
@@ -271,12 +271,12 @@ def write_results(path: Path, data: Any) -> Path:
 
 
 def read_results(path: Path) -> Any:
-    """What `write_results` wrote, in this form or in that of earlier versions."""
+    """The numbers that `write_results` of this or of an earlier version wrote."""
     return records.parse(path.read_text(encoding="utf-8"))
 
 
 def save_figure(figure: Any, path: Path) -> Path:
-    """A figure, written under a temporary name, renamed, and closed."""
+    """Write a figure under a temporary name, rename it, and close the figure."""
     import matplotlib.pyplot as plt
 
     if launch.this_process().rank > 0:
@@ -308,12 +308,12 @@ def run_all(work: Callable[[Task], Result], tasks: Sequence[Task], *, workers: i
         try:
             for future in tqdm(as_completed(futures), **bar):
                 results[futures[future]] = future.result()
-        except KeyboardInterrupt:  # runs may be killed at any moment
+        except KeyboardInterrupt:  # the processes may be killed at any moment: their runs can be resumed
             for process in active_children():
                 process.terminate()
             pool.shutdown(cancel_futures=True)
             raise
-        except BaseException:  # one that fails is said at once, not when all the others are done
+        except BaseException:  # raise the error of one task at once, not when all others are done
             pool.shutdown(cancel_futures=True)
             raise
     return [results[n] for n in range(len(tasks))]
@@ -324,7 +324,7 @@ def _pool(workers: int) -> ProcessPoolExecutor:
 
 
 def _end_with_parent() -> None:
-    """Of a process of the pool: end when the one that started it is killed, and do not write on in its runs."""
+    """In a process of the pool: end when its parent is killed, so that nobody writes into the parent's runs."""
     parent = parent_process()
     assert parent is not None
 
@@ -337,7 +337,7 @@ def _end_with_parent() -> None:
 
 @contextmanager
 def _ctrl_c_ignored() -> Iterator[None]:
-    """Within it, processes that are started do not hear Ctrl-C, which is for this one."""
+    """Within it, processes that are started ignore Ctrl-C: their parent handles it."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -350,7 +350,7 @@ def _ctrl_c_ignored() -> Iterator[None]:
 
 @contextmanager
 def _one_thread_each() -> Iterator[None]:
-    """Within it, processes that are started have one BLAS thread: BLAS reads the environment when it is loaded."""
+    """Within it, processes that are started have one BLAS thread, set in their environment before BLAS is loaded."""
     before = dict(os.environ)
     os.environ.update(one_blas_thread())
     try:

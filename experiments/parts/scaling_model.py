@@ -21,10 +21,10 @@ import numpy as np
 import scipy.optimize
 
 SWEEPS = 6
-"""Over the time steps, in a step of AdD with K = 1: base, probe and adversarial pass, influence map, two backward."""
+"""Sweeps over the time steps in a step of AdD, K = 1: base, probe and adversarial pass, map, two backward passes."""
 
 PASSES = 3 + 1 + 2 * 2
-"""The same in forward passes: the map needs no weight gradients, the two backward passes do, which doubles them."""
+"""The work of these sweeps in forward passes: a backward pass with weight gradients is two, the map's only one."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Size:
 
     @property
     def nbytes(self) -> int:
-        """Of the gradient, in single precision."""
+        """Bytes of the gradient, in single precision."""
         return 4 * self.n_params
 
     def flops(self, b: float) -> float:
@@ -65,7 +65,7 @@ class Size:
 
 @dataclass(frozen=True)
 class Compute:
-    """Seconds of a step without the sum, as above."""
+    """The constants of a step's time without the Allreduce: c0 + T (c1 + c2 b) seconds."""
 
     c0: float
     c1: float
@@ -77,7 +77,7 @@ class Compute:
 
 @dataclass(frozen=True)
 class Network:
-    """Seconds of the sum, as above; ``copies`` is the bandwidth between device and host, where buffers go there."""
+    """The constants of an Allreduce; ``copies`` is the bandwidth between device and host, if buffers are copied."""
 
     latency: float  # seconds a message
     bandwidth: float  # bytes a second
@@ -133,7 +133,7 @@ class Cluster:
 
 @dataclass(frozen=True)
 class Forecast:
-    """A step on ``N`` of a cluster's machines: the paper's batch shared by them, or such a batch for each of them."""
+    """A step on ``N`` of a cluster's machines, which share the paper's batch or have a batch of that size each."""
 
     size: str
     cluster: str
@@ -144,7 +144,7 @@ class Forecast:
 
     @property
     def speedup(self) -> float:
-        """Of a step with the paper's batch, shared."""
+        """How many times faster a step is when the ranks share the paper's batch."""
         return self.alone / (self.compute + self.sum)
 
     @property
@@ -154,14 +154,14 @@ class Forecast:
 
 
 def forecast(size: Size, cluster: Cluster, measured: Compute) -> Forecast:
-    """What the model says; no more ranks than the batch has examples."""
+    """The step that the cost model forecasts, with no more ranks than the batch has examples."""
     N = min(cluster.count, size.B)
 
     def seconds(b: int) -> float:
         compute = measured if cluster.gpu is None else cluster.gpu.compute(size, b)
         return compute.seconds(size.T, b)
 
-    share = math.ceil(size.B / N)  # of the rank that has most
+    share = math.ceil(size.B / N)  # examples of the rank that has most
     return Forecast(
         size.name, cluster.name, N, seconds(size.B), seconds(share), cluster.network.seconds(N, size.nbytes)
     )

@@ -1,4 +1,4 @@
-r"""The page of `experiments.scaling`: what was measured, what the model makes of it, and what it was told to assume."""
+r"""The page of `experiments.scaling`: what was measured, what the cost model forecasts, and what it assumes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def alone(results: dict[str, Any], sizes: Sequence[Size]) -> str:
 
 
 def sums(results: dict[str, Any]) -> str:
-    """Seconds of an Allreduce by bytes and ranks, and what is fitted to them."""
+    """Seconds of an Allreduce by bytes and ranks, and the latency and bandwidth fitted to them."""
     ranks = results["ranks"]
     sizes = sorted({n for found in ranks.values() for n, _ in found["sums"]})
     rows = [
@@ -63,7 +63,7 @@ def sums(results: dict[str, Any]) -> str:
 
 
 def steps(results: dict[str, Any], sizes: Sequence[Size]) -> str:
-    """Measured steps on several ranks beside what the model says of them."""
+    """Measured steps on several ranks beside the cost model's forecast of them."""
     rows = []
     for n, found in results["ranks"].items():
         for size in sizes:
@@ -99,7 +99,7 @@ def steps(results: dict[str, Any], sizes: Sequence[Size]) -> str:
 
 
 def assumptions(gpu: Gpu, clusters: Sequence[Cluster]) -> str:
-    """What the forecasts take for granted, in words."""
+    """What the forecasts assume of GPUs and networks, in words."""
     lines = [
         f"- a GPU sustains {gpu.flops / 1e12:.3g} TFLOP/s of float32 in the matrix products;",
         f"- to start the kernels of a time step of one pass over one layer takes its host {1e6 * gpu.launch:.0f} µs,",

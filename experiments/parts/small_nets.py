@@ -37,7 +37,7 @@ def train(
     regularizer: Regularizer | None = None,
     weight: float = 1.0,
 ) -> Params:
-    """Adam on the likelihood and a regularizer."""
+    """Train with Adam on the likelihood and a regularizer; returns the parameters."""
     regularizer = regularizer or Plain()
     params = model.init(stream(seed, "init"), dtype=data.x.dtype)
     adam = Adam(lr)
@@ -65,5 +65,5 @@ def predictions(model: Classifier, params: Params, data: Split, masks: dict[str,
 
 
 def accuracy(model: Classifier, params: Params, data: Split) -> float:
-    """The share of examples whose class is predicted."""
+    """The share of examples whose class is predicted rightly."""
     return float((predictions(model, params, data).argmax(axis=-1) == data.y).mean())

@@ -3,10 +3,10 @@ r"""Methods against each other on texts: the machinery of `table2`.
 One language model is pre-trained, and every run begins with it. What is common to all rows, the learning rate and what
 is taken over from the language model, is chosen by the validation loss of the network without a regularizer, in runs of
 full length. Then each method has a run in each of the same number of settings (the first seed); after some steps the
-best of them on validation data goes on to the end, and its setting to all other seeds. What is chosen is that of least
-validation loss: the errors of a few hundred texts tie, or differ by a text. A sum of two regularizers takes those
-that its parts were given. All of it is recorded. Runs are ordinary runs of minadv in folders of their own, so that a
-comparison that is killed goes on where it stopped when the same command is given again, and ``minadv eval``,
+best of them on validation data goes on to the end, and its setting to all other seeds. The best is that of least
+validation loss: the errors of a few hundred texts tie, or differ by a text. A sum of two regularizers takes the
+settings that its parts were given. All of this is recorded. Runs are ordinary runs of minadv in folders of their own,
+so that a comparison that is killed goes on where it stopped when the same command is given again, and ``minadv eval``,
 ``predict`` and ``show`` work on every one of them.
 """
 
@@ -27,7 +27,7 @@ BASE_SEED = 1000
 
 
 def choose_base(preset: Preset, *, workers: int, root: Path, data_dir: str | None, device: DeviceName) -> Base:
-    """What all rows have in common, chosen by runs without a regularizer, of full length."""
+    """The base of all rows, chosen by runs of full length without a regularizer."""
     jobs = [
         Job(preset, "none", BASE_SEED, Setting(), Base(lr, take), "base", root, data_dir, device)
         for take in preset.takes
@@ -39,7 +39,7 @@ def choose_base(preset: Preset, *, workers: int, root: Path, data_dir: str | Non
 
 
 def best_base(preset: Preset, tried: Sequence[dict[str, Any]]) -> Base:
-    """That of least validation loss."""
+    """The base of least validation loss among those that were tried."""
     if not tried:
         return Base(preset.lrs[0], preset.takes[0])
     return Base(**min(tried, key=_score)["base"])
@@ -55,7 +55,7 @@ def search(
     data_dir: str | None,
     device: DeviceName,
 ) -> list[dict[str, Any]]:
-    """The beginning of a run of each method in each of its settings, of the first seed; none without a search."""
+    """Begin a run of each method in each of its settings, with the first seed; no runs if the preset has no search."""
     wanted = [m for m in METHODS if m in methods or any(m in SUMS[s] for s in methods if s in SUMS)]
     jobs = [
         Job(preset, method, 0, setting, base, "final", root, data_dir, device)
@@ -106,7 +106,7 @@ def _all(
 
 
 def best_setting(searched: Sequence[dict[str, Any]], method: str) -> Setting:
-    """The setting of least validation loss; of a sum, those of its parts."""
+    """A method's setting of least validation loss; of a sum of two methods, the settings of both."""
     if method in SUMS:
         add, vat = (best_setting(searched, part) for part in SUMS[method])
         return replace(add, norm=vat.norm)
@@ -146,7 +146,7 @@ def _place(result: dict[str, Any]) -> int:
 
 
 def _results(preset: Preset, folder: Path, file: str) -> list[dict[str, Any]]:
-    """Those that a folder of runs has, with the run that each is of."""
+    """The results in a folder of runs, each with a description of its run."""
     return [
         {"run": f"{folder.name}/{path.parent.name}", **result}
         for path in sorted(folder.glob(f"*/{file}"))

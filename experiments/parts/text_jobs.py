@@ -35,7 +35,7 @@ from minadv.training.schedules import ExponentialDecay
 RESULT, COMPARED = "result.json", "compared.json"
 ZERO_MAPS = "zero-maps.txt"
 CURVE = ("step", "train_loss", "regularizer", "valid_error", "valid_loss")
-"""What a point of a result's curve is."""
+"""The fields of an evaluation that a point of a result's curve has."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Preset:
 
     @property
     def eval_every(self) -> int:
-        """Steps between evaluations, of which there are never more than were asked for."""
+        """Steps between evaluations, rounded so that there are no more evaluations than the preset asks for."""
         return math.ceil(self.steps / self.evaluations)
 
 
@@ -103,7 +103,7 @@ class Job:
 
     @property
     def described(self) -> dict[str, Any]:
-        """What a result says of its run."""
+        """The description of its run that a result has."""
         which = {"method": self.method, "seed": self.seed}
         chosen = {"setting": asdict(self.setting), "base": asdict(self.base)}
         return {"preset": asdict(self.preset), **which, **chosen, "made": reporting.made(self.folder)}
@@ -129,7 +129,7 @@ def encoder(preset: Preset, corpus: Corpus) -> dict[str, Any]:
 def pretrain(
     preset: Preset, *, root: Path, data_dir: str | None, device: DeviceName, workers: int | None
 ) -> dict[str, Any]:
-    """The language model that all runs begin with: trained, or found trained."""
+    """Train the language model that all runs begin with, unless it is trained already; its results."""
     folder = root / preset.name / "lm"
     if (found := found_result(folder / RESULT, preset, OF_LM)) is not None:
         return found
@@ -166,9 +166,9 @@ def pretrain(
 
 
 def work(job: Job) -> dict[str, Any]:
-    """Train (or find trained) one classifier; its errors with the weights of the best validation error.
+    """Train one classifier, unless it is trained already; its errors with the weights of the best validation error.
 
-    A run that only chooses keeps those of the best validation loss, which is what it is compared by.
+    A run that chooses the base keeps the weights of the best validation loss, by which bases are compared.
     """
     if (found := found_result(job.folder / RESULT, job.preset)) is not None:
         return found
@@ -191,7 +191,7 @@ def work(job: Job) -> dict[str, Any]:
 
 
 def look(job: Job) -> dict[str, Any]:
-    """Train (or find trained) a classifier up to where settings are compared; its validation there."""
+    """Train a classifier up to the step at which settings are compared; its validation results there."""
     if (found := found_result(job.folder / COMPARED, job.preset)) is not None:
         return found
     stop = job.preset.compared * job.preset.eval_every
@@ -207,7 +207,7 @@ def look(job: Job) -> dict[str, Any]:
             with noting_zero_maps(job.folder):
                 train(job, interrupt)
         except Interrupted:
-            if _evaluation(job.folder, stop) is None:  # it was the user
+            if _evaluation(job.folder, stop) is None:  # the user pressed Ctrl-C
                 raise
         record = _evaluation(job.folder, stop)
     assert record is not None
@@ -230,7 +230,7 @@ def _evaluation(folder: Path, step: int) -> dict[str, Any] | None:
 
 
 def train(job: Job, on_evaluation: Callable[[dict[str, Any]], None] | None = None) -> Run:
-    """The run itself, from where it was left."""
+    """Train the run of a job, from where it was left."""
     preset, about = job.preset, about_data(job.preset, job.data_dir)
     corpus = open_data(about)
     about["preset"] = _plain(preset)
@@ -255,7 +255,7 @@ def train(job: Job, on_evaluation: Callable[[dict[str, Any]], None] | None = Non
         about=about,
         out=job.folder,
         resume=True,
-        workers=1,  # the runs themselves go side by side
+        workers=1,  # several runs are trained side by side
         progress=False,
         on_evaluation=on_evaluation,
     )
@@ -280,7 +280,7 @@ def noting_zero_maps(folder: Path) -> Iterator[None]:
 
 
 def zero_maps(folder: Path) -> int:
-    """How many influence maps of a run were zero, those of steps that were taken twice after a kill counted twice."""
+    """How many influence maps of a run were zero; a step that was repeated after a kill counts twice."""
     path = folder / ZERO_MAPS
     return len(path.read_text().splitlines()) if path.exists() else 0
 
@@ -304,7 +304,7 @@ OF_LM = (
     *("corpus", "vocab_size", "min_documents", "embed", "hidden", "dropout", "forget_bias", "candidates"),
     *("lm_steps", "lm_batch", "lm_window", "lm_lr", "lm_lr_decay"),
 )
-"""What the language model depends on: a preset that differs in the rest can begin with the same one."""
+"""The fields that the language model depends on: presets that agree in them can share one language model."""
 
 
 def found_result(path: Path, preset: Preset, fields: Sequence[str] | None = None) -> dict[str, Any] | None:

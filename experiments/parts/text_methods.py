@@ -22,7 +22,7 @@ METHODS = {
     "AdD K=2 + VAT": 10,
     "AdD reselect": 6.5,
 }
-"""The rows in their order, each with what a step of it costs beside one of none, about."""
+"""The rows in their order, each with about how many times as long a step takes as one of ``none``."""
 
 SUMS = {"AdD K=1 + VAT": ("AdD K=1", "VAT"), "AdD K=2 + VAT": ("AdD K=2", "VAT")}
 
@@ -45,7 +45,7 @@ def settings(method: str) -> list[Setting]:
         return [Setting(p=0.1), Setting(p=0.2), Setting(p=0.4)]
     if method in ("EL", "FD"):
         return [Setting(p=0.1), Setting(p=0.2), Setting(p=0.2, weight=3.0)]
-    if method == "AT":  # it keeps a network that knows nothing yet from learning, unless it is weak
+    if method == "AT":  # only a weak AT lets a network that knows nothing yet learn
         return [Setting(norm=5.0), Setting(norm=1.0), Setting(norm=0.2)]
     if method == "VAT":
         return [Setting(norm=5.0), Setting(norm=2.0), Setting(norm=10.0)]

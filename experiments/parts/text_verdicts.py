@@ -44,7 +44,7 @@ def errors(results: Sequence[dict[str, Any]], method: str) -> list[float]:
 
 
 def paper(preset: Preset, method: str) -> float | None:
-    """The paper's figure for a row, where the texts are the paper's."""
+    """The paper's test error of a row; None unless the texts are the paper's."""
     known = PAPER.get(method)
     return known[COLUMN[preset.corpus]] if known is not None and preset.corpus in COLUMN else None
 
@@ -83,7 +83,7 @@ def told(method: str, setting: dict[str, float]) -> str:
         parts.append(f"δ = {setting['delta']:g}")
     weight = f"weight {setting['weight']:g}" if setting["weight"] != 1 else ""
     if weight and method in SUMS:
-        parts[-1] += f" with {weight}"  # that of AdD: VAT has 1
+        parts[-1] += f" with {weight}"  # AdD's weight; that of VAT is 1
         weight = ""
     if "AT" in method.split(" + ")[-1]:
         parts.append(f"norm {setting['norm']:g}")
@@ -152,13 +152,13 @@ def verdict(preset: Preset, data: dict[str, Any]) -> str:
 
 
 def claimed(preset: Preset, one: str, other: str) -> str:
-    """What the paper has for the same two rows."""
+    """The paper's difference between the same two rows, in words."""
     mine, theirs = paper(preset, one), paper(preset, other)
     return "" if mine is None or theirs is None else f"; the paper: {mine - theirs:+.2f}"
 
 
 def how_far(data: dict[str, Any]) -> str:
-    """Whether training had come to its end, in how many rows: until then a table tells of the speed of learning."""
+    """In how many runs training had not converged, in words: there a table also tells how fast methods learn."""
     results = data["results"]
     last = sum(min(r["curve"], key=lambda point: point[3])[0] == r["curve"][-1][0] for r in results)
     said = f"In {last} of {len(results)} runs the best evaluation was the last"
@@ -172,7 +172,7 @@ def how_far(data: dict[str, Any]) -> str:
 
 
 def where_it_is(results: Sequence[dict[str, Any]]) -> str:
-    """The last losses of the network without a regularizer beside that of a guess: what is high above half of it."""
+    """Whether the network without a regularizer still learns or overfits: its last losses beside that of a guess."""
     none = next(r for r in results if r["method"] == "none")
     _, train, _, _, valid = none["curve"][-1]
     guess = math.log(none["classes"])
@@ -189,7 +189,7 @@ def where_it_is(results: Sequence[dict[str, Any]]) -> str:
 
 
 def heading(preset: Preset, about: dict[str, Any], data: dict[str, Any]) -> str:
-    """What the numbers are."""
+    """The paragraph that says what the numbers are and how they were made."""
     corpus, lm = data["lm"]["facts"], data["lm"]
     read = "all words" if preset.max_tokens is None else f"the last {preset.max_tokens} words"
     search = (

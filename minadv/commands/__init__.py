@@ -1,1 +1,1 @@
-"""The commands of the command line, one module a group; `minadv.cli` has the options."""
+"""The commands of the command line, one module for each; `minadv.cli` lists them."""

@@ -1,4 +1,4 @@
-r"""``minadv attack``: accuracy of a run, or perplexity, under the masks that each search finds."""
+r"""``minadv attack``: accuracy or perplexity of a run under the masks that each search finds."""
 
 from __future__ import annotations
 
@@ -18,25 +18,38 @@ def add_options(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
         "--delta",
         type=float,
         nargs="+",
-        help="share of units that may flip; of a language model also one a layer, 0 for none there (default: the run's "
-        "own, else 0.03 but at least three units, 0.04 for texts and 0.06 for language models)",
+        help="share of units that may flip; for a language model also one for each layer, 0: no flips in it (default: "
+        "the run's own, else 0.03 but at least three units, 0.04 for texts and 0.06 for language models)",
     )
     parser.add_argument(
-        "--budget", type=count, nargs="+", metavar="N", help="number of units that may flip, instead of delta"
+        "--budget", type=count, nargs="+", metavar="N", help="number of units that may flip, instead of --delta"
     )
-    parser.add_argument("--distance", choices=DISTANCES, default="js", help="what the adversary raises")
-    parser.add_argument("--scale", choices=("none", "kept"), default="none", help="of the mask")
-    parser.add_argument("--examples", type=positive, default=1000, metavar="N", help="test sequences")
-    parser.add_argument("--max-masks", type=positive, default=20_000, metavar="N", help="most that exact may run")
-    parser.add_argument("--seed", type=count, default=0, metavar="N", help="of the random starts")
+    parser.add_argument(
+        "--distance", choices=DISTANCES, default="js", help="distance between predictions that the searches raise"
+    )
+    parser.add_argument(
+        "--scale",
+        choices=("none", "kept"),
+        default="none",
+        help="scale of the masks; kept: 1 / the share of units kept",
+    )
+    parser.add_argument("--examples", type=positive, default=1000, metavar="N", help="number of test sequences")
+    parser.add_argument(
+        "--max-masks",
+        type=positive,
+        default=20_000,
+        metavar="N",
+        help="leave out the exact search if it has more masks",
+    )
+    parser.add_argument("--seed", type=count, default=0, metavar="N", help="seed of the random starts")
 
 
 def work(args: argparse.Namespace) -> None:
-    """A table: a row a search."""
+    """Print a table with a row for each search."""
     run, make_target = open_for("attack", args)
     target = make_target(run, args.examples, delta=args.delta, budget=args.budget, seed=args.seed)
     print(target.headline)
-    if 1 in target.budgets.values():  # as training warns
+    if 1 in target.budgets.values():  # training with this budget warns of the same
         print("one flip is spent by greedy's random start itself, so that its masks are almost random", file=sys.stderr)
     print(f"{'mask':14} {target.column:>10} {'mean D':>10}")
     how = {name: getattr(args, name) for name in ("seed", "distance", "scale", "max_masks")}

@@ -1,4 +1,4 @@
-r"""``minadv data``: which data sets there are, and whether they are there and sound."""
+r"""``minadv data``: list the data sets, download them, and check the files that are there."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from minadv.data.language import published
 
 INSTALLED = {
     "digits": "scikit-learn's 1,797 digits of 8 x 8 pixels",
-    "docstrings": "what the docstrings of six packages are about",
+    "docstrings": "which of six libraries a docstring is from",
     "pydoc": "CPython's own documentation, about 78,000 words and marks",
 }
 """Data that comes with Python and its packages."""
@@ -18,9 +18,11 @@ INSTALLED = {
 
 def add_options(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
     """The options of ``minadv data``."""
-    parser.add_argument("action", choices=("list", "get", "check"), help="what to do")
-    parser.add_argument("name", nargs="?", metavar="NAME", help="which data set")
-    parser.add_argument("--data-dir", metavar="DIR", help="folder (default: MINADV_DATA, then the cache)")
+    parser.add_argument(
+        "action", choices=("list", "get", "check"), help="list the data sets, get (download) one, or check its files"
+    )
+    parser.add_argument("name", nargs="?", metavar="NAME", help="the data set to get or to check")
+    parser.add_argument("--data-dir", metavar="DIR", help="data directory (default: MINADV_DATA, then the cache)")
 
 
 def work(args: argparse.Namespace) -> None:

@@ -24,11 +24,13 @@ from minadv.training.runs.log import versions
 
 def add_options(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
     """The options of ``minadv doctor``."""
-    parser.add_argument("--device", choices=DEVICES, default="auto", help="which to try")
+    parser.add_argument(
+        "--device", choices=DEVICES, default="auto", help="the device to check; auto: the GPU if it works"
+    )
 
 
 def work(args: argparse.Namespace) -> None:
-    """Versions, backend and why, BLAS and threads, memory, and a gradient check on the device."""
+    """Print versions, the device and why it is used, BLAS and threads, memory, and a gradient check on the device."""
     for name, version in versions().items():
         print(f"{name:8} {version}")
     device = choose_device(args.device)
@@ -62,15 +64,15 @@ def work(args: argparse.Namespace) -> None:
 
 
 def _single_precision(params: lstm.Params, x: Array, m: Array) -> float:
-    """How far states and gradients of an LSTM by the engine in single precision are from those in double."""
-    found = []
+    """The largest gap between single and double precision in states and gradients of an LSTM, run by the engine."""
+    outcomes = []
     for dtype in (np.float64, np.float32):
         args: dict[str, Any] = tree_map(lambda a, to=dtype: a.astype(to), {"params": params, "x": x, "m": m})
         [(h, _, cache)] = stack.run_layer("lstm", args["params"], [stack.Inputs(args["x"], m=args["m"])])
         wanted = {"weights": True, "inputs": True, "masks": True}
         back = stack.run_layer_backward(args["params"], [cache], [namespace(h).ones_like(h)], [None], **wanted)
-        found.append((h, back))
-    both = zip(leaves(found[0]), leaves(found[1]), strict=True)
+        outcomes.append((h, back))
+    both = zip(leaves(outcomes[0]), leaves(outcomes[1]), strict=True)
     return max(float(abs(single - double).max()) for (_, double), (_, single) in both)
 
 
@@ -82,17 +84,17 @@ def _gradients(args: dict[str, Any], dh: Array) -> dict[str, Any]:
 
 
 def _threads() -> str:
-    """Who decides how many threads a matrix product uses."""
-    users = machine.blas_setting()
-    if users is not None:
-        return f"BLAS threads as {users} says"
+    """What decides how many threads a matrix product uses, in words."""
+    setting = machine.blas_setting()
+    if setting is not None:
+        return f"BLAS threads as {setting} says"
     if not describe().blas:
         return "BLAS threads as BLAS decides: install threadpoolctl to let minadv set them"
     return "BLAS: one thread in each worker for small networks, all cores for large ones"
 
 
 def _saving() -> str:
-    """Whether runs can be saved."""
+    """Whether runs can be saved, in words."""
     try:
         packing.safetensors()
     except ImportError as error:
@@ -101,7 +103,7 @@ def _saving() -> str:
 
 
 def _memory() -> str:
-    """Memory in all and free, where the system tells it."""
+    """Total and available memory, in words, where the system tells them."""
     info = Path("/proc/meminfo")
     if not info.exists():
         return "unknown"

@@ -1,4 +1,4 @@
-r"""``minadv eval``: the error, or the perplexity, of a run on its data."""
+r"""``minadv eval``: the error or perplexity of a run on its data."""
 
 from __future__ import annotations
 
@@ -14,18 +14,24 @@ from minadv.tasks.run import open_run
 def add_options(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
     """The options of ``minadv eval``."""
     add_run(parser)
-    parser.add_argument("--part", choices=("train", "valid", "test"), default="test", help="which part")
-    parser.add_argument("--last", action="store_true", help="the last weights instead of the best on validation")
+    parser.add_argument(
+        "--part", choices=("train", "valid", "test"), default="test", help="part of the data to evaluate on"
+    )
+    parser.add_argument(
+        "--last",
+        action="store_true",
+        help="use the weights of the last step, not those that are best on validation data",
+    )
     parser.add_argument("--device", choices=DEVICES, default="cpu", help="where to compute; auto: the GPU if it works")
 
 
 def work(args: argparse.Namespace) -> None:
-    """One line of results; the device is told on standard error, with the reason for it, unless it is the CPU."""
+    """Print one line of results; with ``--device`` other than cpu, also the device and why, on standard error."""
     run = open_run(args.run, args.data_dir)
     device = choose_device(args.device)
     if args.device != "cpu":
         say(f"device: {device.why}")
-    found = run.evaluate(args.part, last=args.last, device=device)
+    metrics = run.evaluate(args.part, last=args.last, device=device)
     metric = run.family.metrics[0]
-    value = f"{found[metric]:.2f}{' %' if metric == 'error' else ''}"
-    print(f"{args.part} {metric} {value}, loss {found['loss']:.4f} ({run.family.size(run, args.part)})")
+    value = f"{metrics[metric]:.2f}{' %' if metric == 'error' else ''}"
+    print(f"{args.part} {metric} {value}, loss {metrics['loss']:.4f} ({run.family.size(run, args.part)})")

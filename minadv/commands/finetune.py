@@ -16,27 +16,33 @@ from minadv.training.runs.folder import expect_free
 
 def add_options(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
     """The options of ``minadv finetune``."""
-    parser.add_argument("run", metavar="RUN", help="folder of the run to begin with")
+    parser.add_argument("run", metavar="RUN", help="folder of the run whose best weights to begin with")
     parser.add_argument(
         "--data-dir", type=folder, metavar="DIR", help="folder of the text, if it is no longer where it was"
     )
     parser.add_argument("--out", metavar="RUN2", help="folder to write (default: RUN-finetuned)")
-    parser.add_argument("--epochs", type=amount, help="passes over the text (default: as many as the run made)")
-    parser.add_argument("--lr", type=amount, help="learning rate (default: the run's, 30 where that was not SGD's)")
+    parser.add_argument("--epochs", type=amount, help="number of epochs (default: as many as the run had)")
+    parser.add_argument(
+        "--lr", type=amount, help="learning rate (default: the run's, or 30 if it used neither SGD nor ASGD)"
+    )
     parser.add_argument("--patience", type=positive, metavar="N", help="stop after N evaluations without a better one")
-    parser.add_argument("--seed", type=count, metavar="N", help="of windows and masks (default: the run's + 1)")
-    parser.add_argument("--device", choices=DEVICES, default="auto", help="auto: the GPU if it works")
-    parser.add_argument("--workers", type=positive, metavar="N", help="workers that share a batch")
+    parser.add_argument("--seed", type=count, metavar="N", help="seed of windows and masks (default: the run's + 1)")
+    parser.add_argument(
+        "--device", choices=DEVICES, default="auto", help="where to compute; auto: on the GPU if it works"
+    )
+    parser.add_argument(
+        "--workers", type=positive, metavar="N", help="workers that share each batch (default: all cores, if it pays)"
+    )
 
 
 def work(args: argparse.Namespace) -> None:
-    """Train the best weights of a run on, into a run of its own."""
-    whole = Path(args.run).resolve() if Path(args.run).name in ("", "..") else Path(args.run)
-    out = Path(args.out) if args.out else whole.with_name(f"{whole.name}-finetuned")
+    """Go on from the best weights of a run, in a new run."""
+    run_folder = Path(args.run).resolve() if Path(args.run).name in ("", "..") else Path(args.run)
+    out = Path(args.out) if args.out else run_folder.with_name(f"{run_folder.name}-finetuned")
     expect_free(out)
     plan_finetuning = of_run(args.run).can("finetune", args.run)
     before = open_run(args.run, args.data_dir)
     about = {**before.config["about"], "data_dir": args.data_dir or before.config["about"].get("data_dir")}
-    given = {name: getattr(args, name) for name in ("epochs", "lr", "seed", "patience")}
+    settings = {name: getattr(args, name) for name in ("epochs", "lr", "seed", "patience")}
     device = choose_device(args.device)
-    train(plan_finetuning(before, before.data, device=device, out=out, about=about, **given), args)
+    train(plan_finetuning(before, before.data, device=device, out=out, about=about, **settings), args)

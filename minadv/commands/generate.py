@@ -16,19 +16,25 @@ from minadv.tasks.run import load
 def add_options(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
     """The options of ``minadv generate``."""
     parser.add_argument("run", metavar="RUN", help="folder of the run")
-    parser.add_argument("--words", type=positive, default=100, metavar="N", help="how many")
-    parser.add_argument("--temperature", type=zero_or_more, default=1.0, metavar="T", help="0: the likeliest word")
-    parser.add_argument("--prompt", default="", metavar="TEXT", help="words that the text begins with")
-    parser.add_argument("--seed", type=count, default=0, metavar="N", help="decides the words")
+    parser.add_argument("--words", type=positive, default=100, metavar="N", help="number of words")
+    parser.add_argument(
+        "--temperature",
+        type=zero_or_more,
+        default=1.0,
+        metavar="T",
+        help="the higher, the more random; 0: always the likeliest word",
+    )
+    parser.add_argument("--prompt", default="", metavar="TEXT", help="words that the text goes on from")
+    parser.add_argument("--seed", type=count, default=0, metavar="N", help="seed that decides the words")
 
 
 def work(args: argparse.Namespace) -> None:
-    """Print words, in lines as wide as the terminal."""
+    """Print the prompt and the words after it, in lines as wide as the terminal."""
     of_run(args.run).can("generate", args.run)
     run = load(args.run)
     prompt = topics.tokens(args.prompt) if run.config["corpus"]["name"] == "pydoc" else args.prompt.split()
-    made = list(run.generate(args.words, prompt=prompt, temperature=args.temperature, seed=args.seed))
-    text = " ".join([*prompt, *made])
+    generated = list(run.generate(args.words, prompt=prompt, temperature=args.temperature, seed=args.seed))
+    text = " ".join([*prompt, *generated])
     width = min(100, shutil.get_terminal_size().columns)
     for line in text.split(EOS):
         print("\n".join(textwrap.wrap(line.strip(), width, break_long_words=False)))

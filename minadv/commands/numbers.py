@@ -8,32 +8,32 @@ from pathlib import Path
 
 
 def positive(text: str) -> int:
-    """A count."""
+    """A positive whole number."""
     return int(_number(text, int, 1, math.inf, "a positive whole number"))
 
 
 def count(text: str) -> int:
-    """A count that may be zero, or a seed."""
+    """Zero or a positive whole number: a count or a seed."""
     return int(_number(text, int, 0, math.inf, "zero or a positive whole number"))
 
 
 def zero_or_more(text: str) -> float:
-    """A weight, a time."""
+    """Zero or a positive number: a weight, a number of epochs."""
     return _number(text, float, 0, math.inf, "zero or a positive number")
 
 
 def amount(text: str) -> float:
-    """A rate, a length."""
+    """A positive number: a learning rate, a length of training."""
     return _number(text, float, math.ulp(0), math.inf, "a positive number")
 
 
 def probability(text: str) -> float:
-    """The probability of dropping something."""
+    """A number in [0, 1), such as the probability of dropping a unit."""
     return _number(text, float, 0, 1, "a probability from 0 up to, but not including, 1")
 
 
 def folder(text: str) -> str:
-    """A folder that a run remembers: the whole path, so that the run can be opened from anywhere."""
+    """The absolute path of a folder: a run remembers it, and can then be opened from anywhere."""
     return str(Path(text).expanduser().resolve())
 
 

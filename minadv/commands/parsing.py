@@ -16,7 +16,7 @@ class Parser(argparse.ArgumentParser):
 
 
 class Help(argparse.HelpFormatter):
-    """Help that ends in the default value where there is one to tell."""
+    """Help texts that end in the default value of their option, unless that is None or False."""
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
         nothing = action.default is None or action.default is False or action.default is argparse.SUPPRESS
@@ -43,12 +43,12 @@ class CommandParser(Parser):
 
 
 def tell_defaults(parser: argparse.ArgumentParser, defaults: Mapping[str, object]) -> None:
-    """Say in the help what stands for options that are not given, by the options' names."""
+    """Put the value that stands for an option that is not given into its help; ``defaults`` is by option name."""
     for action in parser._actions:
         value = defaults.get(action.dest)
         if action.default is None and value is not None and action.help is not None:
             values = value if isinstance(value, tuple) else (value,)
-            said = " ".join(f"{v:g}" if isinstance(v, float) else str(v) for v in values)
+            shown = " ".join(f"{v:g}" if isinstance(v, float) else str(v) for v in values)
             about = action.help.removesuffix(" (default: the task's)")
             if "(default" not in about:
-                action.help = f"{about} (default: {said})".replace("%", "%%")
+                action.help = f"{about} (default: {shown})".replace("%", "%%")

@@ -17,7 +17,7 @@ from minadv.commands.running import add_run
 from minadv.tasks.family import of_run
 from minadv.tasks.run import Run, load, open_run
 
-UNITS = 5  # that --explain tells
+UNITS = 5  # how many units --explain names if --units does not say
 
 
 def add_options(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
@@ -27,12 +27,18 @@ def add_options(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
         "images",
         nargs="?",
         metavar="IMAGES.npy",
-        help="images (N, rows, columns); default: the test set. A run of texts reads texts, a line each, from a file "
-        "of that name or from standard input",
+        help="images (N, rows, columns); default: the test set. With a run of texts, a file with a text in each line; "
+        "default: standard input",
     )
-    parser.add_argument("--examples", type=positive, default=20, metavar="N", help="how many of the test set")
-    parser.add_argument("--explain", action="store_true", help="of texts: the units that the answer hangs on")
-    parser.add_argument("--units", type=positive, metavar="N", help="how many --explain tells (default: 5)")
+    parser.add_argument(
+        "--examples", type=positive, default=20, metavar="N", help="number of test images, without IMAGES.npy"
+    )
+    parser.add_argument(
+        "--explain", action="store_true", help="for texts: also print the units that the answer hangs on"
+    )
+    parser.add_argument(
+        "--units", type=positive, metavar="N", help="number of units that --explain prints (default: 5)"
+    )
 
 
 def work(args: argparse.Namespace) -> None:
@@ -82,7 +88,7 @@ def read_images(path: Path, run: Run) -> Array:
 
 
 def of_texts(args: argparse.Namespace) -> Iterator[str]:
-    """Label and probability of each line of standard input, or of a file; with --explain what they hang on."""
+    """Label and probability of each line of a file or standard input; with --explain, the units they hang on."""
     run = load(args.run)
     if args.units is not None and not args.explain:
         raise ValueError(f"--units is {args.units} without --explain, which it belongs to: give both or neither")
@@ -96,21 +102,21 @@ def of_texts(args: argparse.Namespace) -> Iterator[str]:
 
 
 def read_lines(content: bytes, where: str) -> list[str]:
-    """One text a line; raises ValueError for one that is not UTF-8 or has no words, with its number."""
-    found = []
+    """The texts, one a line; the ValueError for a line that is not UTF-8 or has no words says its number."""
+    lines = []
     for n, line in enumerate(content.removeprefix(b"\xef\xbb\xbf").splitlines(), 1):
         try:
-            found.append(line.decode())
+            lines.append(line.decode())
         except UnicodeDecodeError as error:
             byte = f"0x{line[error.start]:02x}"
             raise ValueError(f"line {n} of {where} is not UTF-8: byte {byte} at offset {error.start}") from error
-        if not found[-1].strip():
+        if not lines[-1].strip():
             raise ValueError(f"line {n} of {where} is empty, expected a text a line")
-    return found
+    return lines
 
 
 def explained(run: Run, lines: list[str], top: int) -> Iterator[str]:
-    """Label and probability; for each of some units what its removal alone does to that probability, and the label."""
+    """Label and probability of each text, then ``top`` units: what removing each alone does to the two."""
     from minadv.data.texts.buckets import make_batch
     from minadv.tasks.text.explain import explain
     from minadv.tasks.text.family import encode
@@ -118,12 +124,12 @@ def explained(run: Run, lines: list[str], top: int) -> Iterator[str]:
     documents = encode(run, lines)
     for n in range(len(documents)):
         tokens = make_batch(documents, np.array([n]), max_tokens=run.config["max_tokens"]).tokens[:, 0]
-        found: Any = explain(run.model, run.params, tokens, top=top)
-        answer = int(found.p.argmax())
-        cells = [run.classes[answer], f"{found.p[answer]:.4f}"]
-        for removal in found.removals:
+        explanation: Any = explain(run.model, run.params, tokens, top=top)
+        answer = int(explanation.p.argmax())
+        cells = [run.classes[answer], f"{explanation.p[answer]:.4f}"]
+        for removal in explanation.removals:
             site = f"{removal.site}." if run.model.n_layers > 1 else ""
             other = int(removal.p.argmax())
             turned = "" if other == answer else f" {run.classes[other]}"
-            cells.append(f"{site}{removal.unit}:{removal.p[answer] - found.p[answer]:+.4f}{turned}")
+            cells.append(f"{site}{removal.unit}:{removal.p[answer] - explanation.p[answer]:+.4f}{turned}")
         yield "\t".join(cells)

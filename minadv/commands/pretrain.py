@@ -12,7 +12,7 @@ from minadv.tasks.family import of_kind
 
 
 def add_options(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
-    """The options of a language model of texts."""
+    """The options of ``minadv pretrain``; the text among the arguments decides their defaults."""
     parser.usage = "minadv pretrain TEXT [--out RUN] [options]\n       minadv pretrain --resume RUN"
     parser.add_argument(
         "text",
@@ -25,7 +25,7 @@ def add_options(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
 
 
 def work(args: argparse.Namespace) -> None:
-    """A new run of a language model, or an old one to its end."""
+    """Train a new run of a language model, or resume one."""
     if args.resume is not None:
         options.expect_only_resuming(args, "text")
         old_run(args)
@@ -37,8 +37,8 @@ def work(args: argparse.Namespace) -> None:
     args.task, args.method = args.text, "none"
     if args.text not in args.family.presets:
         if args.data_dir is not None:
-            said = f"--data-dir is {args.data_dir} and the text the folder {args.text}"
-            raise ValueError(f"{said}: give one of the two")
+            both = f"--data-dir is {args.data_dir} and the text the folder {args.text}"
+            raise ValueError(f"{both}: give one of the two")
         args.task, args.data_dir = "text", folder(args.text)
     name = Path(args.data_dir).resolve().name if args.task == "text" and args.data_dir else args.task
     new_run(args, Path(args.out or f"runs/{name}-lm-seed{args.seed}"))

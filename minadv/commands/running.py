@@ -10,12 +10,12 @@ from minadv.tasks.run import Run, open_run
 
 
 def add_run(parser: argparse.ArgumentParser) -> None:
-    """The run, and where its data are."""
+    """Add the arguments that name a run and the folder of its data."""
     parser.add_argument("run", metavar="RUN", help="folder of the run")
     parser.add_argument("--data-dir", metavar="DIR", help="folder of the data, if it is no longer where it was")
 
 
 def open_for(verb: str, args: argparse.Namespace) -> tuple[Run, Any]:
-    """A run with its data, and what its family has for a command; raises RunError before the data if it has nothing."""
-    found = of_run(args.run).can(verb, args.run)
-    return open_run(args.run, args.data_dir), found
+    """A run with its data, and its family's function for a command; RunError, before data are read, if it has none."""
+    function = of_run(args.run).can(verb, args.run)
+    return open_run(args.run, args.data_dir), function

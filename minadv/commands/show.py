@@ -23,8 +23,10 @@ RESELECT = {"search": Reselect()}
 def add_options(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
     """The options of ``minadv show``."""
     add_run(parser)
-    parser.add_argument("--out", metavar="DIR", help="folder to write (default: the run's)")
-    parser.add_argument("--examples", type=positive, default=100, metavar="N", help="test sequences in the map")
+    parser.add_argument("--out", metavar="DIR", help="folder for the figures (default: the run's)")
+    parser.add_argument(
+        "--examples", type=positive, default=100, metavar="N", help="number of test sequences in the influence map"
+    )
 
 
 def work(args: argparse.Namespace) -> None:
@@ -42,14 +44,14 @@ def work(args: argparse.Namespace) -> None:
 
 
 def curves(run: Run, examples: int) -> dict[str, Any]:
-    """The learning curves, once there has been an evaluation."""
+    """The learning curves; nothing for a run without an evaluation."""
     from minadv import plots
 
     return {"curves": plots.curves(run.records, run.family.metrics[0])} if run.records else {}
 
 
 def influence(run: Run, examples: int) -> dict[str, Any]:
-    """The influence map over test examples, and what a search flips: a figure a layer."""
+    """The influence map over test examples and the units that a search flips: a figure for each layer."""
     from minadv import plots
 
     target = run.family.can("attack", run.path)(run, examples, at_once=examples)
@@ -60,7 +62,7 @@ def influence(run: Run, examples: int) -> dict[str, Any]:
 
 
 def masks(run: Run, examples: int) -> dict[str, Any]:
-    """The mean adversarial mask by epoch, if the run has logged it: a figure a layer."""
+    """The mean adversarial mask by epoch, if the run has logged it: a figure for each layer."""
     from minadv import plots
 
     if not run.records or "valid_mean_mask" not in run.records[0]:
@@ -90,4 +92,4 @@ FIGURES: dict[str, Callable[[Run, int], dict[str, Any]]] = {
     "masks": masks,
     "units": units,
 }
-"""What a family may show, by name."""
+"""The functions that make figures, by the names in `minadv.tasks.family.Family.figures`."""

@@ -1,4 +1,4 @@
-r"""``minadv train``: a new run of a task, or an old one to its end."""
+r"""``minadv train``: train a new run of a task, or resume one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DEFAULT = "digits"
 
 
 def add_options(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
-    """The task among the arguments decides which options there are."""
+    """The options of ``minadv train``; the task among the arguments decides which these are."""
     task = options.first_argument(arguments)
     if task not in (None, *TASKS):
         parser.prog = parser.prog.split()[0]
@@ -35,7 +35,7 @@ def add_options(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
 
 
 def work(args: argparse.Namespace) -> None:
-    """A new run, or an old one to its end."""
+    """Train a new run, or resume one."""
     if args.resume is not None:
         options.expect_only_resuming(args, "task")
         old_run(args)

@@ -20,12 +20,12 @@ from minadv.training.runs.folder import CONFIG, expect_free, how_to_resume, read
 
 
 def say(text: str) -> None:
-    """A line on standard error."""
+    """Print a line on standard error."""
     print(text, file=sys.stderr, flush=True)
 
 
 def new_run(args: argparse.Namespace, out: Path) -> None:
-    """Train the run that the options stand for; whatever is wrong is said before anything is written."""
+    """Train the run that the options describe; an error in them is raised before anything is written."""
     expect_free(out)
     if args.family.methods:
         expect_used(args)
@@ -33,13 +33,13 @@ def new_run(args: argparse.Namespace, out: Path) -> None:
     device = choose_device(args.device)
     about = args.family.about(args)
     data = args.family.open_data(about)
-    given = args.family.arguments(args, data)
-    given["model"] = replace(given["model"], engine=args.engine)
-    train(plan(data=data, seed=args.seed, device=device, out=out, about=about, **given), args)
+    arguments = args.family.arguments(args, data)
+    arguments["model"] = replace(arguments["model"], engine=args.engine)
+    train(plan(data=data, seed=args.seed, device=device, out=out, about=about, **arguments), args)
 
 
 def old_run(args: argparse.Namespace) -> None:
-    """Go on with a run as it was configured; only where its data are and where to compute may be said anew."""
+    """Resume a run as it was configured; only the folder of its data, the device and the workers may differ."""
     path = Path(args.resume)
     config = read_config(path)
     if is_finished(path):
@@ -50,7 +50,7 @@ def old_run(args: argparse.Namespace) -> None:
 
 
 def train(planned: Plan, args: argparse.Namespace) -> None:
-    """Train what is planned, and report how it ended."""
+    """Train a planned run and print a line with its results."""
     if not planned.resume:
         say(f"{planned.family.summary(planned)}; writing {planned.out}")
     say(f"device: {planned.device.why}")
@@ -63,11 +63,11 @@ def train(planned: Plan, args: argparse.Namespace) -> None:
 
 
 def tell(record: dict[str, Any]) -> None:
-    """Say how an evaluation went, if no progress bar does."""
+    """Print the results of an evaluation, unless a progress bar shows them."""
     if sys.stderr.isatty():
         return
     parts = []
-    if record["train_loss"] is not None:  # there is none in an evaluation before the first step
+    if record["train_loss"] is not None:  # None in an evaluation before the first step
         parts = [f"loss {record['train_loss']:.4f}", f"regularizer {record['regularizer']:.4g}"]
     if "valid_error" in record:
         parts.append(f"validation error {record['valid_error']:.2f} %")
@@ -78,11 +78,11 @@ def tell(record: dict[str, Any]) -> None:
 
 @contextmanager
 def resumable(out: Path) -> Iterator[None]:
-    """Within it, whoever interrupts training, or has a worker killed, is told how to go on."""
+    """Within it, the errors of interrupted training and of a lost worker also say how to resume the run."""
     try:
         yield
-    except (Interrupted, WorkerError) as said:
-        raise type(said)(f"{said}; {_how_to_go_on(out)}") from None
+    except (Interrupted, WorkerError) as error:
+        raise type(error)(f"{error}; {_how_to_go_on(out)}") from None
     except KeyboardInterrupt:
         if not (out / CONFIG).exists():
             raise

@@ -1,9 +1,11 @@
 r"""Where the data files are, and how they get there.
 
-The data directory is, in this order: the one given (``--data-dir``), the environment variable ``MINADV_DATA``, the
-user's cache. Files are looked for in it and in its folder of the data's name, compressed or not (those of WikiText-2,
-whose names anybody's may have, in that folder alone); a directory that was given is only read, into the others missing
-files are downloaded (pooch), from the first mirror that has them, and kept only if their checksum is right.
+The data directory is the first of these that is set: the argument ``data_dir`` (``--data-dir``), the environment
+variable ``MINADV_DATA``, minadv's folder in the user's cache. The files of a data set are looked for in the data
+directory and in its subfolder of the data set's name, compressed or not; those of WikiText-2, which are called
+``train.txt`` and the like, in the subfolder alone. `find` downloads missing files (pooch), but only reads a
+``data_dir`` that it is given; `get` downloads into that too. A download is from the first mirror that has the file, and
+is kept only if its checksum is right.
 """
 
 from __future__ import annotations
@@ -25,11 +27,11 @@ VARIABLE = "MINADV_DATA"
 
 @dataclass(frozen=True)
 class Remote:
-    """Data to download: the mirrors, and the files with their checksums, as ``"sha256:..."`` or ``"md5:..."``.
+    """A data set to download: the mirrors, and the files with their checksums, ``"sha256:..."`` or ``"md5:..."``.
 
-    ``instead`` names what serves as well as all the files: other packings of them, the folder they unpack to.
-    ``contents`` has the SHA-256 of what is in the files, where that is known. ``own_folder`` is for files whose names
-    could be any data's: they are looked for in the folder of their data's name alone.
+    ``instead`` names what can stand in for all the files: other packings of them, or the folder that they unpack to.
+    ``contents`` has the SHA-256 of the unpacked files, if it is known. ``own_folder`` is for files with common names,
+    such as ``train.txt``: they are looked for in the subfolder of the data set's name alone.
     """
 
     about: str
@@ -108,7 +110,7 @@ REMOTES = {
 
 @dataclass(frozen=True)
 class Checked:
-    """What `check` found of one file: ``sound`` is None where there is nothing to compare with."""
+    """What `check` says of one file: ``sound`` is None where no checksum is known to compare the file with."""
 
     file: str
     path: Path | None
@@ -131,7 +133,7 @@ def cache_root() -> Path:
 
 
 def find(name: str, data_dir: str | Path | None = None) -> Path:
-    """The folder with all files of the data; downloads them first if no ``data_dir`` is given and they are missing."""
+    """The folder with all files of a data set; without ``data_dir``, missing files are downloaded first."""
     expect_choice("name", name, REMOTES)
     root = data_root(data_dir)
     for folder in _folders(name, root):
@@ -146,7 +148,7 @@ def find(name: str, data_dir: str | Path | None = None) -> Path:
 
 
 def get(name: str, data_dir: str | Path | None = None) -> Path:
-    """Download what is missing of the data into the folder of its name, and return the folder that has it all."""
+    """Download the missing files of a data set into the folder of its name; returns the folder that has all of them."""
     expect_choice("name", name, REMOTES)
     root = data_root(data_dir)
     *others, folder = _folders(name, root)
@@ -158,7 +160,7 @@ def get(name: str, data_dir: str | Path | None = None) -> Path:
 
 
 def _folders(name: str, root: Path) -> tuple[Path, ...]:
-    """Where in the data directory the files may lie; the last is where missing ones are put."""
+    """The folders of the data directory ``root`` that the files may lie in; downloads go into the last of them."""
     return (root / name,) if REMOTES[name].own_folder else (root, root / name)
 
 
@@ -172,35 +174,35 @@ def locate(folder: Path, file: str) -> Path | None:
 
 
 def check(name: str, data_dir: str | Path | None = None) -> list[Checked]:
-    """Hold every file of the data to its checksum, file by file; downloads nothing."""
+    """Compare every file of a data set with its checksum, a result for each file; downloads nothing."""
     expect_choice("name", name, REMOTES)
     root = data_root(data_dir)
     folder = min(_folders(name, root)[::-1], key=lambda folder: len(_missing(name, folder)))
-    found = []
+    results = []
     for file, checksum in REMOTES[name].files.items():
         path = locate(folder, file)
-        other = _instead(name, folder)
-        if path is None and other is not None:
-            found.append(Checked(file, other, None, f"in place of {file}: there is no checksum of it"))
+        substitute = _instead(name, folder)
+        if path is None and substitute is not None:
+            results.append(Checked(file, substitute, None, f"in place of {file}: there is no checksum of it"))
         elif path is None:
-            found.append(Checked(file, None, False, f"missing from {folder}"))
+            results.append(Checked(file, None, False, f"missing from {folder}"))
         elif path.suffix != ".gz":
-            found.append(_check_plain(name, file, path))
+            results.append(_check_plain(name, file, path))
         else:
             kind, expected = checksum.split(":")
-            given = hashlib.new(kind, path.read_bytes(), usedforsecurity=False).hexdigest()
-            says = f"{kind} as published" if given == expected else f"{kind} is {given}, expected {expected}"
-            found.append(Checked(file, path, given == expected, says))
-    return found
+            digest = hashlib.new(kind, path.read_bytes(), usedforsecurity=False).hexdigest()
+            says = f"{kind} as published" if digest == expected else f"{kind} is {digest}, expected {expected}"
+            results.append(Checked(file, path, digest == expected, says))
+    return results
 
 
 def _check_plain(name: str, file: str, path: Path) -> Checked:
-    """Of a file that is not compressed, what is in it: by its checksum where that is known, else by its form."""
+    """Check a file that is not compressed: by the SHA-256 of its content if that is known, else by its idx format."""
     expected = REMOTES[name].contents.get(file)
     if expected is not None:
-        given = hashlib.sha256(path.read_bytes()).hexdigest()
-        says = "as expected" if given == expected else f"is {given}, expected {expected}"
-        return Checked(file, path, given == expected, f"sha256 of the plain file {says}")
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        says = "as expected" if digest == expected else f"is {digest}, expected {expected}"
+        return Checked(file, path, digest == expected, f"sha256 of the plain file {says}")
     if "-idx" not in file:
         return Checked(file, path, None, "not compressed: checksums are those of the compressed files")
     try:
@@ -230,12 +232,12 @@ def _missing(name: str, folder: Path) -> list[str]:
 
 
 def _instead(name: str, folder: Path) -> Path | None:
-    """What stands in the folder in place of the files that are published, if anything does."""
+    """The path in the folder that stands in for the published files (`Remote.instead`); None if there is none."""
     return next((folder / other for other in REMOTES[name].instead if (folder / other).exists()), None)
 
 
 def _download(name: str, file: str, folder: Path) -> None:
-    """One file, from the first mirror that gives the right bytes."""
+    """Download one file from the first mirror whose bytes have the right checksum."""
     remote, reasons = REMOTES[name], []
     for mirror in remote.mirrors:
         try:
@@ -244,7 +246,7 @@ def _download(name: str, file: str, folder: Path) -> None:
         except (OSError, ValueError) as error:  # no network, no such file, no room; a wrong checksum
             reasons.append(f"{mirror.split('/')[2]}: {_brief(error)}")
     with contextlib.suppress(OSError):
-        folder.rmdir()  # if nothing else is in it
+        folder.rmdir()  # a folder that holds files stays
     which = f"a folder that holds them in {name}/" if remote.own_folder else "the folder of its files"
     raise DataError(
         f"{name} is not in {folder} and cannot be downloaded ({'; '.join(reasons)}): name {which} with "
@@ -269,11 +271,11 @@ def _pooch() -> Any:
 
 
 def _brief(error: Exception) -> str:
-    """An error in a few words: those of its innermost cause, which for a network is the only telling one."""
+    """The message of an error's innermost cause, one line: for a network error only that one says what went wrong."""
     while error.__cause__ is not None or error.__context__ is not None:
         inner = error.__cause__ or error.__context__
         if not isinstance(inner, Exception):
             break
         error = inner
-    said = getattr(error, "strerror", None) or str(error)
-    return said.strip().splitlines()[0][:100] if said.strip() else type(error).__name__
+    message = getattr(error, "strerror", None) or str(error)
+    return message.strip().splitlines()[0][:100] if message.strip() else type(error).__name__

@@ -12,7 +12,7 @@ _GZIP = b"\x1f\x8b"
 
 
 def expect_folder(path: Path) -> None:
-    """Raise DataError unless there is such a folder."""
+    """Raise DataError unless the path is a folder."""
     if path.is_file():
         raise DataError(f"{path} is a file, expected the folder that holds the data")
     if not path.is_dir():
@@ -22,25 +22,25 @@ def expect_folder(path: Path) -> None:
 def content(path: Path) -> bytes:
     """The bytes of a file, decompressed if they begin as gzip does, whatever the file is called."""
     try:
-        found = path.read_bytes()
+        stored = path.read_bytes()
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror}") from error
-    if not found.startswith(_GZIP):
+    if not stored.startswith(_GZIP):
         if path.suffix == ".gz":
-            raise DataError(f"{path} is not a gzip file: it begins with {found[:4]!r}, expected {_GZIP!r}")
-        return found
+            raise DataError(f"{path} is not a gzip file: it begins with {stored[:4]!r}, expected {_GZIP!r}")
+        return stored
     try:
-        return gzip.decompress(found)
+        return gzip.decompress(stored)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DataError(f"{path} is a corrupt gzip file: {error}") from error
 
 
 def text(path: Path) -> str:
     """The text of a UTF-8 file, without the mark that some editors put at its beginning."""
-    found = content(path)
+    stored = content(path)
     try:
-        return found.decode("utf-8").removeprefix("\ufeff")
+        return stored.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as error:
-        line = found.count(b"\n", 0, error.start) + 1
-        byte = f"byte 0x{found[error.start]:02x} at offset {error.start}, line {line}"
+        line = stored.count(b"\n", 0, error.start) + 1
+        byte = f"byte 0x{stored[error.start]:02x} at offset {error.start}, line {line}"
         raise DataError(f"{path} is not UTF-8: {byte}; convert it, with iconv say") from error

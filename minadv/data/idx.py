@@ -42,7 +42,7 @@ def read_labels(path: Path, classes: int = 10) -> Array:
 
 
 def read_pair(images: Path, labels: Path, size: tuple[int, int] = (28, 28), classes: int = 10) -> tuple[Array, Array]:
-    """Images and their labels, as many of the one as of the other, and not none."""
+    """Images and their labels; raises DataError unless each image has a label and there is at least one image."""
     x, y = read_images(images, size), read_labels(labels, classes)
     if len(x) != len(y):
         raise DataError(f"{labels} holds {len(y)} labels, expected {len(x)}, one for each image of {images.name}")
@@ -54,10 +54,10 @@ def read_pair(images: Path, labels: Path, size: tuple[int, int] = (28, 28), clas
 def _read(path: Path, magic: int, what: str) -> Array:
     """The array of an idx file of unsigned bytes."""
     content = files.content(path)
-    given = int.from_bytes(content[:4], "big")
-    if len(content) < 4 or given != magic:
-        said = f"0x{given:08x}" if len(content) >= 4 else f"only {len(content)} bytes"
-        raise DataError(f"{path} is not an idx file of {what}: magic number {said}, expected 0x{magic:08x}")
+    begins_with = int.from_bytes(content[:4], "big")
+    if len(content) < 4 or begins_with != magic:
+        shown = f"0x{begins_with:08x}" if len(content) >= 4 else f"only {len(content)} bytes"
+        raise DataError(f"{path} is not an idx file of {what}: magic number {shown}, expected 0x{magic:08x}")
     axes = magic & 0xFF
     start = 4 + 4 * axes
     if len(content) < start:

@@ -49,8 +49,8 @@ SPLITS: dict[str, Callable[[str], list[str]]] = {"words": words, "spaces": str.s
 class Vocabulary:
     """V words by falling count and how often each was counted; ``split`` names how a text is cut into words.
 
-    In documents (``split`` "words" or "spaces") no word means one of the special entries, even if it looks like one; in
-    the lines of a language model (``split="lines"``) it does.
+    A word of a document (``split`` "words" or "spaces") that reads ``<unk>`` or ``<eos>`` is not the special entry of
+    that name; a word in the lines of a language model (``split="lines"``) is.
     """
 
     words: tuple[str, ...]
@@ -73,7 +73,7 @@ class Vocabulary:
 
     @cached_property
     def index(self) -> dict[str, int]:
-        """The number of each word that a text may have."""
+        """The number of each word of a text; of documents, without the special entries, which no word stands for."""
         special = SPECIAL if self.split != "lines" else ()
         return {word: n for n, word in enumerate(self.words) if word not in special}
 
@@ -91,8 +91,8 @@ class Vocabulary:
     def frequencies(self) -> Array:
         r"""The unigram distribution: float64 ``(V,)``, :math:`\max(c, 1) / \sum \max(c, 1)` of the counts c.
 
-        An entry that was never counted (``<unk>``, if no word was cut) still has a probability, so that it has a
-        logarithm where it turns up after all.
+        An entry that was never counted (``<unk>``, if the vocabulary keeps all words) still has a probability above 0,
+        so that its logarithm is finite where the entry turns up in another text.
         """
         counted = np.maximum(self.counts, 1).astype(np.float64)
         frequencies: Array = counted / counted.sum()
@@ -100,23 +100,23 @@ class Vocabulary:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A SHA-256 that two vocabularies share only if they number words alike, and count those of documents alike."""
+        """The SHA-256 of the words in their order; of a vocabulary of documents, also of their counts and ``split``."""
         content = json.dumps([self.split, self.words, self.counts.tolist()], ensure_ascii=True)
         return hashlib.sha256(("\n".join(self.words) if self.split == "lines" else content).encode()).hexdigest()
 
     def numbers(self, given: Iterable[str], where: str = "the text", remedy: str = "use other words") -> Array:
         """The numbers of words, int32 ``(N,)``: ``<unk>`` for a word that is not in the vocabulary.
 
-        Raises DataError for such a word if the vocabulary lacks ``<unk>``; its message has ``where`` and ``remedy``.
+        If the vocabulary lacks ``<unk>``, a word that is not in it raises DataError, with ``where`` and ``remedy``.
         """
         words, index, unk = list(given), self.index, self.unk
-        found = np.fromiter((index.get(word, -1 if unk is None else unk) for word in words), np.int32)
-        if unk is None and found.size and found.min() < 0:
+        tokens = np.fromiter((index.get(word, -1 if unk is None else unk) for word in words), np.int32)
+        if unk is None and tokens.size and tokens.min() < 0:
             raise DataError(
-                f"{where}: {words[int(found.argmin())]!r} is not among the {len(self):,} words of the training text, "
+                f"{where}: {words[int(tokens.argmin())]!r} is not among the {len(self):,} words of the training text, "
                 f"and there is no {UNK} to stand for it: {remedy}"
             )
-        return found
+        return tokens
 
     def encode(self, text: str) -> Array:
         """The numbers of the words of a text, int32 ``(T,)``; without ``<eos>``."""
@@ -130,7 +130,7 @@ class Vocabulary:
         return [self.words[token] for token in tokens]
 
     def expect(self, fingerprint: str, owner: str) -> None:
-        """Raise DataError unless this is the vocabulary of that fingerprint; ``owner`` says whose that is."""
+        """Raise DataError unless this vocabulary has that fingerprint, which is the one of ``owner``."""
         if self.fingerprint != fingerprint:
             raise DataError(
                 f"the text has the vocabulary {self.fingerprint[:12]} ({len(self)} words), expected "

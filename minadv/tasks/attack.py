@@ -41,7 +41,7 @@ class Target:
 
     run: Any
     budgets: dict[str, int]  # flips, by mask site
-    examples: Sequence[tuple[Any, Any]]  # batches, each with the state in which the network comes to it
+    examples: Sequence[tuple[Any, Any]]  # batches, each with the network's state before it
     headline: str
     column: str
     count: Callable[[Any], int]

@@ -64,7 +64,7 @@ def describe(value: Any, name: str = "config") -> Any:
 
 
 def build(value: Any, name: str = "config") -> Any:
-    """What `describe` described; lists become tuples."""
+    """The value that `describe` made JSON of; lists become tuples."""
     if isinstance(value, dict):
         parts = {key: build(item, f"{name}.{key}") for key, item in value.items() if key != "kind"}
         if "kind" not in value:
@@ -93,7 +93,7 @@ def describe_recipe(recipe: Recipe) -> dict[str, Any]:
 
 
 def today(config: dict[str, Any]) -> dict[str, Any]:
-    """A configuration as this version would write it: models, recipes and searches were described otherwise once."""
+    """A configuration as this version would write it; earlier ones wrote models, recipes and searches differently."""
     found = {**config, "recipe": describe_recipe(build_recipe(config["recipe"]))}
     found["model"] = describe(build({"engine": "fast", **config["model"]}, "model"), "model")
     if "regularizer" in config:
@@ -108,7 +108,7 @@ SEARCH_OPTIONS = ("adv_steps", "rule", "rule_options", "init", "keep", "swaps", 
 
 
 def with_search(given: dict[str, Any]) -> dict[str, Any]:
-    """Options of `minadv.find_adversary` or of AdD, with those of a search before version 0.2 made into its record."""
+    """Options of `minadv.find_adversary` or AdD; search options from before version 0.2 become a search record."""
     former = {name: given[name] for name in SEARCH_OPTIONS if name in given}
     if not former and not isinstance(given.get("search"), str):
         return given

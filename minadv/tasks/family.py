@@ -62,35 +62,35 @@ class Family:
     model: type
     data: type
     presets: Mapping[str, Preset]
-    metrics: tuple[str, ...]  # of an evaluation; by the first one, runs are reported
+    metrics: tuple[str, ...]  # of an evaluation; reports on a run tell the first one
 
     # on the command line
     options: Mapping[str, str]  # the names of its options, group by group
-    changes: Mapping[str, Mapping[str, Any]]  # in what an option differs from that of other families
+    changes: Mapping[str, Mapping[str, Any]]  # what differs in an option from `commands.options.OPTIONS`
     methods: tuple[str, ...]
-    check: Callable[[Namespace], None]  # raises what can be raised before the data are read
+    check: Callable[[Namespace], None]  # raises for bad options before the data are read
     about: Callable[[Namespace], dict[str, Any]]  # where the data are, as the configuration says it
     arguments: Callable[[Namespace, Any], dict[str, Any]]  # of `fit`: model, regularizer, recipe and settings
     summary: Callable[[Any], str]  # a line about what is about to be trained: a `minadv.tasks.fit.Plan`
     report: Callable[[Any, Device], str]  # a line about a run that has been trained, evaluated on a device
 
     # the data
-    open_data: Callable[[dict[str, Any]], Any]  # from what the configuration says about them
-    identify: Callable[[Any], dict[str, Any]]  # what tells them from others, for the configuration
+    open_data: Callable[[dict[str, Any]], Any]  # the data that the configuration describes
+    identify: Callable[[Any], dict[str, Any]]  # what tells the data from others, for the configuration
     size: Callable[[Any, str], str]  # of a part of a run's data, in words
 
     # the task; settings are arguments of `fit` beside those that every family has, with their defaults
     settings: Mapping[str, Any]
     recipe: Mapping[str, Any]  # fields of `Recipe` that are not at its defaults
-    make_task: Callable[..., tuple[Any, dict[str, Any]]]  # and what else the configuration says of it
+    make_task: Callable[..., tuple[Any, dict[str, Any]]]  # and what the configuration says beside the settings
     evaluate: Callable[..., dict[str, Any]]
 
-    expect_data: Callable[[dict[str, Any], Any, str], None] = lambda config, data, path: None  # raises for others
-    complete: Callable[[Any, Any], Any] = lambda model, vocabulary: model  # with what comes with a vocabulary
-    carry: Callable[[Any, dict[str, Any]], Any] = lambda model, config: None  # before the first step
+    expect_data: Callable[[dict[str, Any], Any, str], None] = lambda config, data, path: None  # raises for other data
+    complete: Callable[[Any, Any], Any] = lambda model, vocabulary: model  # adds word frequencies to the model
+    carry: Callable[[Any, dict[str, Any]], Any] = lambda model, config: None  # the carried state before the first step
     begins_with: str | None = None  # the setting, if there is one, that names a run whose weights come first
 
-    # what is asked of a trained run; None where that means nothing
+    # what can be asked of a trained run; None where a family has no answer
     predict: Callable[..., Any] | None = None
     generate: Callable[..., Any] | None = None
     finetune: Callable[..., Any] | None = None
@@ -99,20 +99,20 @@ class Family:
     instead: str = ""  # what to do where one of these is None
 
     def can(self, verb: str, run: str | Path | None) -> Callable[..., Any]:
-        """What does this for a run; raises RunError if it means nothing for this family."""
-        found: Callable[..., Any] | None = getattr(self, verb)
-        if found is None:
+        """The family's function ``verb``; raises RunError, which names the run, if the family has none."""
+        function: Callable[..., Any] | None = getattr(self, verb)
+        if function is None:
             more = f": {self.instead}" if self.instead else ""
             raise RunError(f"{run or 'the run'} is a run of the kind {self.kind!r}, which {verb} is not for{more}")
-        return found
+        return function
 
 
 def of_kind(kind: str, run: str | Path = "it") -> Family:
-    """The family of the runs of a kind; ``run`` names the run in the error for a kind that there is not."""
+    """The family of the runs of a kind; ``run`` names the run in the error for a kind that does not exist."""
     if kind not in FAMILIES:
         raise RunError(f"{run} is a run of the kind {kind!r}, which this version of minadv does not know")
-    found: Family = import_module(FAMILIES[kind]).FAMILY
-    return found
+    family: Family = import_module(FAMILIES[kind]).FAMILY
+    return family
 
 
 def of_run(run: str | Path) -> Family:

@@ -34,7 +34,7 @@ from minadv.training.task import Task
 
 @dataclass(frozen=True)
 class Plan:
-    """A run that is ready to be trained: what can be wrong with it has been said, and nothing has been written."""
+    """A run that is ready to be trained: its settings have been checked, and nothing has been written."""
 
     family: Family
     model: Any
@@ -118,7 +118,7 @@ def plan(
     about: dict[str, Any] | None = None,
     **options: Any,
 ) -> Plan:
-    """What `fit` will train; raises whatever can be wrong with it.
+    """The run that `fit` will train; raises for anything that is wrong with it.
 
     ``recipe`` may be a function of the number of steps in an epoch. ``about`` is kept in the configuration, for whoever
     wants to find the data again. ``options`` are the settings of the model's family and fields of the recipe. Settings
@@ -181,7 +181,7 @@ def resume(
 def plan_resumed(
     run: str | Path, data: Any = None, *, data_dir: str | None = None, device: DeviceName | Device | None = None
 ) -> Plan:
-    """What `resume` will train; raises whatever can be wrong with it."""
+    """The run that `resume` will train; raises for anything that is wrong with it."""
     path = Path(run)
     config = read_config(path)
     family = of_kind(kind_of(config), path)
@@ -249,7 +249,7 @@ def choose_recipe(
     epochs: float | None,
     options: dict[str, Any],
 ) -> Recipe:
-    """The recipe that was given, or made of what was given; it watches what the family's evaluations tell."""
+    """The recipe given, or one made of ``epochs`` and ``options``; it must monitor a metric of the family."""
     if recipe is None:
         if (epochs is None) == ("steps" not in options):
             raise ValueError("give epochs, steps or a recipe, one of them: how long to train")

@@ -49,14 +49,14 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 
 def expect_used(options: Namespace) -> None:
-    """Raise ValueError for an option that was given and that the chosen method does not use."""
+    """Raise ValueError for an option that was shown and that the chosen method does not use."""
     for name, methods in USES.items():
         value = getattr(options, name, None)
-        if name == "p" and getattr(options, "scale", None) == "inverted":  # which divides by 1 - p, in AdD too
+        if name == "p" and getattr(options, "scale", None) == "inverted":  # this scale divides by 1 - p, for AdD too
             methods = (*methods, "add")
         if options.method not in methods and name in options.defaults and value != options.defaults[name]:
-            given = " ".join(map(str, value)) if isinstance(value, list) else value
-            said = f"--{OPTION_OF.get(name, name).replace('_', '-')}{'' if value is True else f' {given}'}"
+            shown = " ".join(map(str, value)) if isinstance(value, list) else value
+            said = f"--{OPTION_OF.get(name, name).replace('_', '-')}{'' if value is True else f' {shown}'}"
             able = ", ".join(method for method in methods if method in options.family.methods)
             raise ValueError(f"{said}: --method {options.method} has no use for it, expected one of {able}")
 
@@ -73,7 +73,7 @@ def _expect_used_by_search(options: Namespace) -> None:
             raise ValueError(f"{said}, expected one of {', '.join(able)}")
 
 
-OPTION_OF = {"masked_layers": "layers"}  # where an option has another name than its value
+OPTION_OF = {"masked_layers": "layers"}  # options whose name differs from that of their value
 
 
 def regularizer(options: Namespace) -> Regularizer:

@@ -11,12 +11,12 @@ from minadv.training.loop import Recipe
 
 def chosen(options: Namespace, name: str) -> Any:
     """An option, or the value that the preset has in its place."""
-    given = getattr(options, name)
-    return options.preset.values[name] if given is None else given
+    value = getattr(options, name)
+    return options.preset.values[name] if value is None else value
 
 
 def steps(options: Namespace, per_epoch: int) -> int:
-    """How many steps to train: as said in steps or in epochs, or as the preset says in one or the other."""
+    """How many steps to train: as --train-steps or --epochs say, else as the preset says in steps or epochs."""
     epochs = options.preset.values.get("epochs") if options.epochs is None else options.epochs
     if options.train_steps is None and epochs is not None:
         return max(1, round(float(epochs) * per_epoch))
@@ -24,7 +24,7 @@ def steps(options: Namespace, per_epoch: int) -> int:
 
 
 def recipe(options: Namespace, per_epoch: int, *, clip: Clip | None = None, **particular: Any) -> Recipe:
-    """A recipe of the options that every family has, and of the fields that one has; ``clip``: if there is a limit."""
+    """A recipe of the options that all families have, and of a family's ``particular`` fields; --clip 0 is no clip."""
     return Recipe(
         steps=steps(options, per_epoch),
         clip=None if options.clip == 0 else clip or Clip(options.clip),

@@ -9,8 +9,8 @@ from minadv.backend import Device
 
 def best_record(run: Any, metric: str) -> dict[str, Any]:
     """The evaluation with the least value of a metric."""
-    found: dict[str, Any] = min(run.records, key=lambda record: record[f"valid_{metric}"])
-    return found
+    best: dict[str, Any] = min(run.records, key=lambda record: record[f"valid_{metric}"])
+    return best
 
 
 def error_report(run: Any, device: Device) -> str:

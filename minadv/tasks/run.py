@@ -8,7 +8,7 @@ r"""A trained run, of whatever family: its weights, where they came from, and wh
     " ".join(run.generate(20, prompt="the statement"))  # of a language model
 
 A run's folder is that of `minadv.training.runs.folder`; its configuration says which family it belongs to and tells its
-data from others, so that a run is never resumed or evaluated on other data without a word.
+data from others, so that resuming or evaluating it on other data is an error.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Run:
         return self.family.evaluate(self, data, part, self.last if last else self.params, chosen, **how)
 
     def test(self, data: Any = None) -> dict[str, Any]:
-        """The same on the test part."""
+        """Mean NLL, and error in per cent or perplexity, on the test part."""
         return self.evaluate("test", data=data)
 
     def predict(self, given: Any) -> Array:
@@ -130,7 +130,7 @@ def blank(config: dict[str, Any]) -> Blank:
 
 
 def moved(config: dict[str, Any], data_dir: str | None) -> dict[str, Any]:
-    """A configuration whose data are in another folder by now, if one is named."""
+    """The configuration with ``data_dir`` as the folder of its data, if that is not None."""
     return config if data_dir is None else {**config, "about": {**config["about"], "data_dir": data_dir}}
 
 
@@ -145,7 +145,7 @@ def open_data(config: dict[str, Any], path: str | Path | None = None) -> Any:
 
 
 def digest(params: Any) -> str:
-    """The SHA-256 of some weights: what a run began with."""
+    """The SHA-256 of weights, to tell whether a run would begin with the same ones again."""
     found = hashlib.sha256()
     for name, leaf in leaves(to_host(params)):
         found.update(f"{name} {leaf.dtype} {leaf.shape}".encode() + np.ascontiguousarray(leaf).tobytes())

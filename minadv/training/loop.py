@@ -59,7 +59,7 @@ class Recipe:
     checkpoint_every: int | None = None  # default: as often as evaluations
     keep: int = 3  # checkpoints
     monitor: str = "error"  # the validation metric that chooses the best weights
-    patience: int | None = None  # stop after so many evaluations without a better one
+    patience: int | None = None  # stop after this many evaluations that are no better than the best
 
     def __post_init__(self) -> None:
         for name, least in (("steps", 1), ("eval_every", 1), ("checkpoint_every", 1), ("keep", 1), ("patience", 1)):
@@ -85,7 +85,7 @@ class State:
 
 
 class Begins(Protocol):
-    """What a first state is made of; every task is one."""
+    """What `start` makes the first state from; every `Task` has it."""
 
     def init(self) -> Any: ...
 

@@ -13,8 +13,8 @@ class Progress:
         with Progress(total=steps * batch, unit="image", done=start * batch) as progress:
             progress.advance(batch, loss=0.71, regularizer=0.02, accuracy=0.88)
 
-    ``done`` is what earlier runs did: it counts for the bar, not for the rate. Values keep their place until they are
-    given again; the rate and the time left are the bar's own.
+    ``done`` is what was done before a run was resumed: it counts for the bar, not for the rate. Values stay on the bar
+    until new ones are given; tqdm itself adds the rate and the time left.
     """
 
     def __init__(

@@ -21,11 +21,11 @@ class Load:
     weights: int  # bytes of the largest recurrent weight, which is read at every time step
     examples: int  # in a batch
     on_gpu: bool = False
-    compiled: bool = False  # whether its passes are, as a whole: see `minadv.fast.numba_pass`
+    compiled: bool = False  # whether whole passes are compiled: see `minadv.fast.numba_pass`
 
 
 class Task(Protocol):
-    """What the loop asks."""
+    """What the training loop asks of a task."""
 
     @property
     def per_epoch(self) -> int:
@@ -34,7 +34,7 @@ class Task(Protocol):
 
     @property
     def unit(self) -> str:
-        """What is counted: "image", "word"."""
+        """What progress is counted in: "image", "word"."""
         ...
 
     def init(self) -> Any:
@@ -43,7 +43,7 @@ class Task(Protocol):
 
     @property
     def units_per_step(self) -> int:
-        """How many of them a step sees."""
+        """How many units, such as images or words, a step sees."""
         ...
 
     def rate(self, step: int) -> float:
@@ -59,7 +59,7 @@ class Task(Protocol):
     ) -> tuple[Term, Any]:
         """The loss of a step, and what it hands to the next step.
 
-        Of a part of the batch, the contribution: gradients that add up, over all parts, to those of the whole batch,
+        With a part of the batch, its contribution: gradients that add up, over all parts, to those of the whole batch,
         the NLL and the regularizer of the part's examples, and the carry of its rows. ``carry`` is whole, arrays with
         the batch's axis first.
         """

@@ -77,7 +77,7 @@ def test_training(tied, dropouts, block, rng, put):
     args = {"params": net.params, "state": net.state, "masks": net.masks}
     features, _, cache = net.model.body(net.params, net.batch, masks=net.masks, noise=net.noise, state=net.state)
     head = net.model.head(net.params, features, net.batch.targets)
-    back = net.model.body_backward(net.params, cache, head.dfeatures)
+    back = net.model.body_backward(net.params, cache, head.dfeatures, masks=tuple(net.masks))
 
     theirs = tree_map(tensor, args)
     nll, penalty = training_loss(net, theirs["params"], *run(net, **theirs))
@@ -98,7 +98,7 @@ def test_two_passes(name, rng, put):
     head = net.model.head(net.params, f0, net.batch.targets)
     gap = net.model.compare(net.params, f0, f1, None, by_name(name))
     back0 = net.model.body_backward(net.params, cache0, head.dfeatures + gap.dfeatures0)
-    back1 = net.model.body_backward(net.params, cache1, gap.dfeatures1)
+    back1 = net.model.body_backward(net.params, cache1, gap.dfeatures1, masks=tuple(net.masks))
 
     params, state, masks = tree_map(tensor, (net.params, net.state, m))
     (o0, h0), (o1, _) = run(net, params, state, {}), run(net, params, state, masks)

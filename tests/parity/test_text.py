@@ -62,7 +62,7 @@ def test_the_classifier(cell, output, rng, put):
     noise, dx, masks = model.noise(rng, batch), rng.standard_normal((6, 4, 5)), real_masks(rng, model, 4)
     features, _, cache = model.body(params, batch, masks=masks, noise=noise, dx=dx)
     head = model.head(params, features, batch.targets)
-    back = model.body_backward(params, cache, head.dfeatures, inputs=True)
+    back = model.body_backward(params, cache, head.dfeatures, inputs=True, masks=tuple(masks))
 
     theirs, dx_t, masks_t = tree_map(with_grad, (params, dx, masks))
     h = encode(
@@ -88,7 +88,7 @@ def test_a_long_text_of_a_wider_network_truncated(rng):
     noise, masks = model.noise(rng, batch), real_masks(rng, model, 5)
     features, _, cache = model.body(params, batch, masks=masks, noise=noise)
     head = model.head(params, features, batch.targets)
-    back = model.body_backward(params, cache, head.dfeatures)
+    back = model.body_backward(params, cache, head.dfeatures, masks=tuple(masks))
 
     theirs, masks_t = tree_map(with_grad, (params, masks))
     Ebar = normalised(theirs.encoder.E, torch.tensor(zipf(50)))
@@ -137,7 +137,7 @@ def test_the_language_model(rng, put):
     noise, dx, masks = model.noise(rng, batch), rng.standard_normal((6, 4, 3)), real_masks(rng, model, 4)
     features, _, cache = model.body(params, batch, masks=masks, noise=noise, dx=dx)
     head = model.head(params, features, batch.targets)
-    back = model.body_backward(params, cache, head.dfeatures, inputs=True)
+    back = model.body_backward(params, cache, head.dfeatures, inputs=True, masks=tuple(masks))
 
     theirs, dx_t, masks_t = tree_map(with_grad, (params, dx, masks))
     h = encode(model, theirs, batch.tokens, f=torch.tensor(zipf(9)), keep=noise.keep, dx=dx_t, masks=masks_t)

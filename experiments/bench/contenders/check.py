@@ -15,7 +15,7 @@ from experiments.bench.contenders.textbook import Textbook
 from minadv.backend import Array
 
 TOLERANCES = {"loss": 1e-5, "map": 1e-3, "regret": 1e-3, "grads": 1e-4}
-"""For float32. The sizes of the benchmark are at a hundredth of them or less; a wrong term is far above."""
+"""Errors that are accepted in float32: right results have a hundredth of them or less, a wrong term far more."""
 
 
 def reference(size: Size, seed: int, K: int, used: Sequence[Array]) -> Outcome:
@@ -24,7 +24,7 @@ def reference(size: Size, seed: int, K: int, used: Sequence[Array]) -> Outcome:
 
 
 def errors(found: Outcome, right: Outcome, budgets: Sequence[int]) -> dict[str, float]:
-    """Relative errors: of the loss, the worst map, the masks' gain by the right map, and the worst gradient."""
+    """Relative errors of the loss, of the worst map and gradient, and the worst `regret` of a mask."""
     return {
         "loss": abs(found.loss - right.loss) / abs(right.loss),
         "map": max(relative(a, b) for a, b in zip(found.maps, right.maps, strict=True)),
@@ -37,12 +37,12 @@ def errors(found: Outcome, right: Outcome, budgets: Sequence[int]) -> dict[str, 
 
 
 def relative(a: Array, b: Array) -> float:
-    """The norm of the difference over the norm of the right one."""
+    """The norm of a - b over the norm of b, the right one."""
     return float(np.linalg.norm(a.astype(np.float64) - b) / np.linalg.norm(b))
 
 
 def regret(own: Array, best: Array, im: Array, budget: int) -> float:
-    """What the flips of ``own`` lose against ``best`` by the map, as a share of all that is gained by leaving 1.
+    """The gain, by the map, that the flips of ``own`` miss, as a share of the gain of ``best`` over the full mask.
 
     Infinite for a mask that is not binary or is beyond the budget.
     """
@@ -55,7 +55,7 @@ def regret(own: Array, best: Array, im: Array, budget: int) -> float:
 
 
 class References:
-    """References of one problem, made when first asked for, by a function like `reference`."""
+    """The references of one problem, each made by ``make``, a function like `reference`, when it is first needed."""
 
     def __init__(self, size: Size, seed: int, make: Callable[[Size, int, int, Sequence[Array]], Outcome]) -> None:
         self.size, self.seed, self.make = size, seed, make
@@ -74,7 +74,7 @@ class References:
 
 
 def wrong(found: dict[str, float]) -> list[str]:
-    """What is beyond its tolerance, in words; NaN is."""
+    """The errors that are beyond their tolerance, in words; NaN is beyond any."""
     return [
         f"{name} is off by {value:.1e}, expected at most {TOLERANCES[name]:.0e}"
         for name, value in found.items()

@@ -9,7 +9,7 @@ import numpy as np
 
 from experiments.bench.contenders.problem import LR, Exchange, Given, Outcome, Problem
 
-if TYPE_CHECKING:  # checked alike where JAX is not installed
+if TYPE_CHECKING:  # so that types are the same where JAX is not installed
     jax: Any
     jnp: Any
     JaxArray: TypeAlias = Any

@@ -28,7 +28,7 @@ Form: TypeAlias = Literal["rows", "columns", "gates"]
 
 
 class Limit:
-    """The contender that has no result."""
+    """The contender that only does the limit's work, and has no result."""
 
     def __init__(self, problem: Problem, *, form: Form = "rows", shared: bool = False) -> None:
         T, I, H, B = problem.size.T, problem.size.I, problem.size.H, problem.B
@@ -80,7 +80,7 @@ class Limit:
             np.matmul(self.x.reshape(self.T * self.B, -1), self.W, out=self.zx)
 
     def _some(self, array: Array, passes: int) -> Array:
-        """The examples of so many passes."""
+        """The rows of an array for the examples of ``passes`` passes."""
         return array[: passes * self.B] if self.form == "rows" else array[:, : passes * self.B]
 
     def forward(self, passes: int) -> None:

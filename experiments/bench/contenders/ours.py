@@ -27,7 +27,7 @@ RECIPE = loop.Recipe(steps=1, optimizer=SGD(LR), clip=None)
 
 
 def make_task(problem: Problem, K: int, **model: Any) -> Classify:
-    """Training on data that are this one batch, in an order such that step 0 sees it as it was drawn."""
+    """A task whose data are the problem's one batch, ordered so that step 0 reads it as it was drawn."""
     size = problem.size
     rows = Batches(size.B, size.B, problem.seed).rows(0)
     x, y = np.empty((size.B, size.T, size.I), problem.x.dtype), np.empty_like(problem.targets)
@@ -87,7 +87,7 @@ class Ours:
         return self.runs[K]
 
     def outcome(self, K: int, given: Given = None) -> Outcome:
-        """What the workers find, and the maps and masks of the whole batch; the search takes no masks from outside."""
+        """The workers' results, and the maps and masks of the whole batch; the search cannot use ``given``."""
         run = self.run(K)
         params = run.state.params
         done = run.sharing.step(params, 0, weight=1.0, carry=None)

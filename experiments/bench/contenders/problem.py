@@ -23,7 +23,7 @@ from minadv.base.streams import stream
 from minadv.models.classifier import Classifier
 
 LR = 1e-3
-"""Of plain gradient descent, the update of every contender."""
+"""The learning rate of plain gradient descent, the update of every contender."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Size:
         return masks.budget(self.delta, self.H)
 
     def budgets(self, K: int) -> list[int]:
-        """What may be flipped in all after each of K maps (Eq. 8)."""
+        """How many units may be flipped in all after each of K maps (Eq. 8)."""
         return [math.ceil((k + 1) * self.budget / K) for k in range(K)]
 
     def __str__(self) -> str:
@@ -100,7 +100,7 @@ class Outcome:
     """What a step found, on the host, for comparison: sums over the batch are divided by ``n``, as the gradients are.
 
     ``maps[k]`` is taken at the start (k = 0) or at ``used[k - 1]``, ``flipped[k]`` is the mask that the map leads to,
-    and ``used[k]`` the one that was gone on with: the flipped mask, or one that was given.
+    and ``used[k]`` the mask that the step went on with: the flipped one, or one from outside (`Given`).
     """
 
     loss: float
@@ -118,7 +118,7 @@ Exchange: TypeAlias = Callable[[Sequence[Array]], list[Array]]
 
 
 class Contender(Protocol):
-    """What is asked of each contender; the first call of anything may compile."""
+    """What is asked of each contender; its first calls may compile."""
 
     def outcome(self, K: int, given: Given = None) -> Outcome:
         """What the step finds, with no update; a contender that cannot take masks leaves ``given`` alone."""

@@ -28,7 +28,7 @@ PATIENCE = 1800
 
 
 class ContenderError(RuntimeError):
-    """A contender cannot do it; the message says why in a line."""
+    """A contender cannot do what it was asked for; the message says why in a line."""
 
 
 class Process:
@@ -70,7 +70,7 @@ class Process:
 
 
 def environment(threads: int | None) -> dict[str, str]:
-    """The variables of a worker: so many threads in every library, or each library's own choice."""
+    """The environment of a worker process: ``threads`` threads in every library, or (None) each library's choice."""
     kept = {name: value for name, value in os.environ.items() if name not in BLAS_VARIABLES}
     kept["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), kept.get("PYTHONPATH")]))
     kept["TORCHINDUCTOR_COMPILE_THREADS"] = "1"  # no pool of compilers beside the contender
@@ -126,7 +126,7 @@ class Runner:
         return float(max(end for _, end in times) - min(start for start, _ in times))
 
     def _answers(self) -> list[Any]:
-        """Of all processes, in order; what the first says that cannot go on, for whom the others may wait in vain."""
+        """The answers of all processes, in order; raises the first error at once: others may wait for that process."""
         waiting = {process.connection: n for n, process in enumerate(self.processes)}
         found: dict[int, Any] = {}
         while waiting:
@@ -139,7 +139,7 @@ class Runner:
         return [found[n] for n in range(len(self.processes))]
 
     def memory(self, K: int) -> dict[str, float]:
-        """MB: after importing the library, the peak of a step once everything is warm, the same with shared pages once.
+        """MB after the import, at the peak of a warm step, and at that peak with shared pages counted once.
 
         ``ever`` includes compilation and the first step.
         """
@@ -154,7 +154,7 @@ class Runner:
         return {"imported": self.imported, "peak": peak, "sampled": sampler.largest, "ever": max(ever, peak)}
 
     def close(self) -> None:
-        for process in self.processes:  # all at once: one may wait for another
+        for process in self.processes:  # told together: one may wait for another
             process.connection.close()
         for process in self.processes:
             process.close()

@@ -1,6 +1,6 @@
 r"""The step in PyTorch: autograd on a hand-written masked cell, run eagerly, scripted, or compiled in blocks of steps.
 
-The input's share of the pre-activations is one product before the loop and is unbound there: indexing ``x[t]`` under
+The input's share of the pre-activations is one product before the loop, cut by ``unbind``: indexing ``x[t]`` under
 autograd would fill a whole zero gradient for each t.
 """
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Optional, TypeAlias
 
 from experiments.bench.contenders.problem import LR, Exchange, Given, Outcome, Problem
 
-if TYPE_CHECKING:  # checked alike where PyTorch is not installed
+if TYPE_CHECKING:  # so that types are the same where PyTorch is not installed
     torch: Any
     Tensor: TypeAlias = Any
 else:
@@ -32,7 +32,7 @@ def run_cell(zx: Tensor, h: Tensor, c: Tensor, U: Tensor, m: Optional[Tensor]) -
 
 
 def in_blocks(cell: Callable[..., Any], block: int) -> Callable[..., Any]:
-    """The same loop, ``block`` steps a call."""
+    """The loop of a cell, called for ``block`` steps at a time."""
 
     def run(zx: Tensor, h: Tensor, c: Tensor, U: Tensor, m: Tensor | None) -> tuple[Tensor, Tensor]:
         for piece in zx.split(block):

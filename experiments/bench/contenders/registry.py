@@ -90,7 +90,7 @@ ACCURATE: dict[str, tuple[str, dict[str, Any]]] = {
     "PyTorch": (_TORCH, {"how": "eager"}),
     "textbook NumPy": (_TEXTBOOK, {}),
 }
-"""Whose accuracy is measured: one process, nothing flushed to zero."""
+"""The contenders whose accuracy is measured: one process, nothing flushed to zero."""
 
 
 def make(maker: str, problem: Problem, options: Mapping[str, Any]) -> Contender:
@@ -100,6 +100,6 @@ def make(maker: str, problem: Problem, options: Mapping[str, Any]) -> Contender:
 
 
 def load(name: str) -> Any:
-    """What ``module:name`` names."""
+    """The object that ``module:name`` names."""
     module, _, attribute = name.partition(":")
     return getattr(import_module(module), attribute)

@@ -46,7 +46,7 @@ class Exchange:
 
 
 class Server:
-    """What a parent may ask for."""
+    """The calls that the parent process may ask this process for."""
 
     def make(
         self,
@@ -94,7 +94,7 @@ class Server:
 
 def serve(connection: Connection) -> None:
     server = Server()
-    gc.disable()  # collected between steps instead
+    gc.disable()  # the loop collects between steps instead
     with contextlib.closing(server):
         while True:
             method, arguments = connection.recv()
@@ -105,7 +105,7 @@ def serve(connection: Connection) -> None:
 
 
 if __name__ == "__main__":
-    os.dup2(2, 1)  # what libraries print goes with the progress
+    os.dup2(2, 1)  # what libraries print goes to standard error, with the progress
     warnings.simplefilter("ignore")
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
         serve(Connection(int(sys.argv[1])))

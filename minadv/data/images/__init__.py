@@ -35,7 +35,7 @@ class Split:
 
 @dataclass(frozen=True)
 class Images:
-    """The three parts, the name they go by, and the number of classes."""
+    """A data set of images: its name, the number of classes, and the parts for training, validation and test."""
 
     name: str
     classes: int
@@ -64,7 +64,7 @@ def digits(dtype: npt.DTypeLike = np.float32) -> Images:
 
 
 def from_idx(folder: Path, name: str = "mnist", dtype: npt.DTypeLike = np.float32) -> Images:
-    """The four idx files of a folder; one image in twelve of the training file validates: 5,000 of MNIST's 60,000."""
+    """The images of a folder's four idx files; one training image in twelve validates: 5,000 of MNIST's 60,000."""
     (x, y), test = (_read(folder, part, dtype) for part in ("train", "t10k"))
     if len(y) < 12:
         raise DataError(f"the training file of {folder} holds {len(y)} images, expected at least 12")
@@ -75,14 +75,16 @@ def from_idx(folder: Path, name: str = "mnist", dtype: npt.DTypeLike = np.float3
 
 def _read(folder: Path, part: str, dtype: npt.DTypeLike) -> tuple[Array, Array]:
     """One pair of files: images scaled to [0, 1], labels."""
-    images, labels = (_there(folder, f"{part}-{file}") for file in ("images-idx3-ubyte.gz", "labels-idx1-ubyte.gz"))
+    images, labels = (
+        _expect_file(folder, f"{part}-{file}") for file in ("images-idx3-ubyte.gz", "labels-idx1-ubyte.gz")
+    )
     x, y = read_pair(images, labels)
     scaled: Array = x.astype(dtype)
     scaled /= 255
     return scaled, y.astype(np.int64)
 
 
-def _there(folder: Path, file: str) -> Path:
+def _expect_file(folder: Path, file: str) -> Path:
     path = locate(folder, file)
     if path is None:
         raise DataError(f"{folder} lacks {file}, expected there, compressed or not")
@@ -90,6 +92,6 @@ def _there(folder: Path, file: str) -> Path:
 
 
 def _take(x: Array, y: Array, rows: Array) -> Split:
-    """The chosen images, in the order they had."""
+    """The images of these rows with their labels, in ascending order of the rows."""
     rows = np.sort(rows)
     return Split(x[rows], y[rows])

@@ -25,7 +25,7 @@ from minadv.data.images import Split
 class Batches:
     """The batches of ``n`` examples, ``size`` at a time.
 
-    What is left at the end of an epoch and fills no batch is left out, different examples each epoch.
+    The last examples of an epoch, too few to fill a batch, are left out: different ones each epoch.
     """
 
     n: int
@@ -66,8 +66,8 @@ def in_order(n: int, size: int) -> Iterator[slice]:
 
 
 def take(split: Split, rows: Array | slice) -> tuple[Array, Array]:
-    """The chosen sequences of a split, time-major, where the split lies: ``x (T, B, I)`` and ``y (B,)``."""
+    """These rows of a split, time-major, on the split's device: sequences ``x (T, B, I)`` and labels ``y (B,)``."""
     xp = namespace(x=split.x, y=split.y)
-    chosen = rows if isinstance(rows, slice) else same_place(rows, split.x)
-    x: Array = xp.ascontiguousarray(split.x[chosen].transpose(1, 0, 2))  # (T, B, I)
-    return x, split.y[chosen]
+    index = rows if isinstance(rows, slice) else same_place(rows, split.x)
+    x: Array = xp.ascontiguousarray(split.x[index].transpose(1, 0, 2))  # (T, B, I)
+    return x, split.y[index]

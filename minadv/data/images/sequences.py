@@ -5,8 +5,8 @@ r"""Images read as sequences, pixel by pixel or row by row.
     data = as_sequences(images.load("digits"), by="row", permute=True)
 
 An image becomes a sequence in three steps: average blocks of ``pool`` by ``pool`` pixels; put the pixels in one fixed
-random order, if asked to (the paper's ``p``; its ``s`` is the scanline order); cut that row of pixels into steps of one
-pixel or of one image row. The order is the same in every run, on every machine: it is part of the task.
+random order, if asked to (``p`` in the paper, which calls the scanline order ``s``); cut that row of pixels into steps
+of one pixel or of one image row. The order is the same in every run, on every machine: it is part of the task.
 """
 
 from __future__ import annotations

@@ -6,9 +6,8 @@ r"""Text for word-level language models: three arrays of word numbers, and the v
     corpus = load("ptb", data_dir)  # or "wikitext2"
     corpus = load(data_dir=folder)  # whatever the folder holds, such as train.txt, valid.txt and test.txt
 
-The vocabulary is that of the training part alone; see `minadv.data.language.lines` for how lines become tokens and for
-what becomes of other words. (For the Penn Treebank and WikiText-2 there are none: valid and test hold no word that
-train lacks.)
+The vocabulary is that of the training part alone; `minadv.data.language.lines` says how lines become tokens, and how a
+word that the vocabulary lacks is read. (The validation and test parts of the Penn Treebank and WikiText-2 have none.)
 """
 
 from __future__ import annotations
@@ -59,17 +58,16 @@ class Corpus:
 def load(name: str | None = None, data_dir: str | Path | None = None, *, min_count: int | None = None) -> Corpus:
     """The corpus of that name: "pydoc", "ptb", "wikitext2", or "folder" for the three plain files of ``data_dir``.
 
-    Without a name it is what ``data_dir`` holds, and "pydoc" if that is not given either. Files are looked for, and
-    those of named corpora downloaded, as `published.find` says. Words that occur fewer than ``min_count`` times in the
-    training part become ``<unk>``: by default none do, as the files say themselves which words are ``<unk>``; in
-    "pydoc" those that occur once.
+    Without a name it is the corpus that ``data_dir`` holds; without both, "pydoc". `published.find` says where files
+    are looked for and which are downloaded. Words that occur fewer than ``min_count`` times in the training part become
+    ``<unk>``. The default is 2 for "pydoc" and 1, which replaces no word, for files: these have ``<unk>`` already.
     """
     if name is not None:
         expect_choice("name", name, NAMES)
     if name == "pydoc" or (name is None and data_dir is None):
         where = {part: f"the {part} part of pydoc_data.topics" for part in PARTS}
-        least = topics.MIN_COUNT if min_count is None else min_count
-        return from_lines("pydoc", topics.lines(), min_count=least, where=where)
+        at_least = topics.MIN_COUNT if min_count is None else min_count
+        return from_lines("pydoc", topics.lines(), min_count=at_least, where=where)
     name, paths = _paths(name, data_dir)
     lines = {part: _lines(path) for part, path in paths.items()}
     where = {part: str(path) for part, path in paths.items()}

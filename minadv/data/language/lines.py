@@ -1,7 +1,7 @@
 r"""The lines of a language model's text: its vocabulary and its numbers.
 
-A line is a string of tokens with white space between them, and ends in one ``<eos>`` more, an empty line too: so the
-Penn Treebank's 887,521 words in 42,068 lines are its 929,589 tokens. A word that is not in the vocabulary is read as
+The words of a line have white space between them, and an ``<eos>`` follows every line, an empty one too: so the Penn
+Treebank's 887,521 words in 42,068 lines are its 929,589 tokens. A word that is not in the vocabulary is read as
 ``<unk>`` if the vocabulary has that, and is an error if not.
 """
 
@@ -25,8 +25,8 @@ def lines_of(text: str) -> list[str]:
 def count_words(lines: Iterable[str], *, min_count: int = 1) -> Vocabulary:
     """The vocabulary of a text: its words by falling count, equal counts in the order of their code points.
 
-    Words that occur fewer than ``min_count`` times are counted as ``<unk>``, which is then part of the vocabulary even
-    if there are none.
+    Words that occur fewer than ``min_count`` times are counted as ``<unk>``; with ``min_count`` above 1, ``<unk>`` is
+    part of the vocabulary even if no word is that rare.
     """
     if min_count < 1:
         raise ValueError(f"min_count is {min_count}, expected 1 or more")
@@ -44,7 +44,7 @@ def count_words(lines: Iterable[str], *, min_count: int = 1) -> Vocabulary:
 def encode_lines(vocabulary: Vocabulary, lines: Iterable[str], where: str = "the text") -> Array:
     """The numbers of the words of all lines and of the ``<eos>`` after each, int32 ``(N,)``."""
     remedy = f"write {UNK} for rare words there, or set min_count (--min-count) to 2 or more"
-    found = [np.zeros(0, np.int32)]
+    tokens = [np.zeros(0, np.int32)]
     for number, line in enumerate(lines, 1):
-        found.append(vocabulary.numbers([*line.split(), EOS], f"{where}, line {number}", remedy))
-    return np.concatenate(found)
+        tokens.append(vocabulary.numbers([*line.split(), EOS], f"{where}, line {number}", remedy))
+    return np.concatenate(tokens)

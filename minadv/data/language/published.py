@@ -1,8 +1,8 @@
-r"""The corpora that have a name: how their files are called, where they lie, and what is known of them.
+r"""The corpora that have a name: the names of their files, where these lie, and their published checksums and counts.
 
-Files may be plain or compressed by gzip. Those of a named corpus lie in the data directory (see `minadv.data.fetch`)
+Files may be plain or compressed by gzip. They lie in the data directory (see `minadv.data.fetch`)
 or in its folder of the corpus' name; in that folder they may also be called ``train.txt``, ``valid.txt`` and
-``test.txt``. `check` holds them to their published checksums and counts.
+``test.txt``. `check` compares them with their published checksums and counts.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ PLAIN = "{}.txt"  # the names that any folder may use
 
 @dataclass(frozen=True)
 class PublishedCorpus:
-    """A corpus: its file names, the folders it may lie in, and of each part the SHA-256 of the plain file and N.
+    """A corpus: its file names, the folders it may lie in, and the SHA-256 of each plain file, N and V.
 
-    N is the number of tokens with one ``<eos>`` a line, V the number of words with ``<eos>`` and ``<unk>``.
+    N (``tokens``) is the number of a part's tokens with one ``<eos>`` a line, V the number of words with ``<eos>`` and
+    ``<unk>``.
     """
 
     pattern: str
@@ -64,7 +65,7 @@ PUBLISHED = {
 
 @dataclass(frozen=True)
 class Files:
-    """The three files of a corpus in a folder, and how they are called there."""
+    """The three files of a corpus in a folder; ``pattern`` is their name there, with {} for the part."""
 
     folder: Path
     pattern: str
@@ -84,7 +85,7 @@ class Files:
 
 
 def find(name: str, data_dir: str | Path | None = None) -> dict[str, Path]:
-    """The three files of a named corpus; downloads them first if no ``data_dir`` is given and they are missing."""
+    """The three files of a named corpus; without ``data_dir``, missing files are downloaded first."""
     expect_choice("name", name, PUBLISHED)
     root = fetch.data_root(data_dir)
     here = _best(name, root)
@@ -107,7 +108,7 @@ def there(name: str, data_dir: str | Path | None = None) -> bool:
 
 
 def recognise(folder: Path) -> tuple[str, dict[str, Path]]:
-    """Which corpus a folder holds, by its file names: one with a name, or "folder"; and the three files."""
+    """The name of the corpus that a folder holds, by its file names ("folder" for plain ones), and its three files."""
     files.expect_folder(folder)
     kinds = {name: Files(folder, facts.pattern) for name, facts in PUBLISHED.items()}
     kinds["folder"] = Files(folder, PLAIN)
@@ -125,15 +126,15 @@ def in_folder(folder: Path) -> dict[str, Path]:
 
 
 def check(name: str, data_dir: str | Path | None = None) -> list[Checked]:
-    """Hold the files of a named corpus to their checksums and counts, and its vocabulary; downloads nothing."""
+    """Compare files and vocabulary of a named corpus with the published checksums and counts; downloads nothing."""
     expect_choice("name", name, PUBLISHED)
     facts, here = PUBLISHED[name], _best(name, fetch.data_root(data_dir))
-    found = [_check(facts, here, part) for part in PARTS]
-    if found[0].sound:
+    results = [_check(facts, here, part) for part in PARTS]
+    if results[0].sound:
         V = len(count_words(lines_of(files.text(here.paths()["train"]))))
         says = f"{V:,} words" if facts.V == V else f"{V:,} words, expected {facts.V:,}"
-        found.append(Checked("vocabulary", None, facts.V == V, says))
-    return found
+        results.append(Checked("vocabulary", None, facts.V == V, says))
+    return results
 
 
 def _check(facts: PublishedCorpus, here: Files, part: str) -> Checked:
@@ -152,7 +153,7 @@ def _check(facts: PublishedCorpus, here: Files, part: str) -> Checked:
 
 
 def _best(name: str, root: Path) -> Files:
-    """Where the fewest of its files are missing."""
+    """The files of a named corpus in the one of its possible folders that lacks the fewest of them."""
     return min(_candidates(name, root), key=lambda here: len(here.lacks))
 
 

@@ -1,8 +1,8 @@
 r"""The corpus that needs no download: the English of CPython's ``pydoc_data.topics``, split by topic.
 
 These are the 80 or so pages of the language reference that ``help("FOR")`` shows in a Python prompt, about 65,000
-words. Many paragraphs stand in several topics ("compound" repeats all of "for"), which would put text that was trained
-on into the test: so each paragraph is kept once, in the shortest topic that has it, and about 78,000 tokens are left,
+words. Many paragraphs stand in several topics ("compound" repeats all of "for"), which would put training text into
+the test part: so each paragraph is kept once, in the shortest topic that has it, and about 78,000 tokens are left,
 marks and ends of lines included. A topic belongs to train, valid or test by the SHA-256 of its name, whatever Python it
 came with: 62,762, 7,293 and 8,336 tokens in Python 3.11.7, 80, 9 and 11 %. The text itself differs from one Python to
 the next, so figures can be compared only at the same `corpus.Corpus.fingerprint`.
@@ -41,7 +41,7 @@ def lines() -> dict[str, list[str]]:
 
 
 def split(topics: Mapping[str, str]) -> dict[str, dict[str, list[str]]]:
-    """The parts, each with its topics in the order of their names, each with its paragraphs."""
+    """The paragraphs of each topic, by part and topic; the topics of a part are in the order of their names."""
     parts: dict[str, dict[str, list[str]]] = {"train": {}, "valid": {}, "test": {}}
     for topic, kept in sorted(distinct(topics).items()):
         parts[part_of(topic)][topic] = kept
@@ -67,11 +67,11 @@ def distinct(topics: Mapping[str, str]) -> dict[str, list[str]]:
 
 def paragraphs(text: str) -> list[str]:
     """The paragraphs of a text, between empty lines, each on one line; the underlines of headings are left out."""
-    found = []
+    joined = []
     for block in re.split(r"\n[^\S\n]*\n", text):
         rows = [row for row in block.split("\n") if not _UNDERLINE.fullmatch(row)]
-        found.append(" ".join(" ".join(rows).split()))
-    return [paragraph for paragraph in found if paragraph]
+        joined.append(" ".join(" ".join(rows).split()))
+    return [paragraph for paragraph in joined if paragraph]
 
 
 def tokens(text: str) -> list[str]:

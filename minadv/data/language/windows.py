@@ -18,9 +18,9 @@ Windows are of random length, as in AWD-LSTM, so that the cuts fall elsewhere in
     T ~ N(bptt, 5), with probability 0.05 N(bptt / 2, 5), rounded down, at least 5
 
 and the learning rate of a step is scaled by T / bptt, because a short window has fewer errors to average. AWD-LSTM
-draws anew in every epoch, which then have different numbers of steps; here one list of lengths, whose sum is L, is
-drawn for the run, and every epoch uses it in an order of its own, from the stream (seed, "lengths", epoch). So an epoch
-has the same number of steps each time, and what a step reads depends on the seed and its number alone.
+draws the lengths anew in every epoch, so that epochs differ in their number of steps; here one list of lengths, whose
+sum is L, is drawn for the run, and every epoch uses it in an order of its own, from the stream (seed, "lengths",
+epoch). So all epochs have the same number of steps, and what a step reads depends on the seed and its number alone.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ class Window(NamedTuple):
 class Windows:
     """The windows of a text ``tokens (N,)``, B = ``batch_size`` columns wide and about ``bptt`` steps long.
 
-    They lie where the tokens lie. With ``random=False`` all are ``bptt`` long but the last of an epoch.
+    Windows are on the device of the tokens. With ``random=False`` every window is ``bptt`` long, except that the last
+    one of an epoch may be shorter.
     """
 
     tokens: Array
@@ -64,7 +65,7 @@ class Windows:
 
     def __post_init__(self) -> None:
         expect_text(self.tokens, self.batch_size, self.bptt)
-        stream(self.seed, "lengths")  # a bad seed is an error here
+        stream(self.seed, "lengths")  # raises for a bad seed
 
     @property
     def length(self) -> int:
@@ -78,7 +79,7 @@ class Windows:
 
     @property
     def per_epoch(self) -> int:
-        """Windows in an epoch."""
+        """The number of windows in an epoch."""
         return len(self.lengths)
 
     @property
@@ -96,23 +97,23 @@ class Windows:
         return divmod(step, self.per_epoch)
 
     def first(self, step: int) -> bool:
-        """Whether a step begins an epoch, at the top of the columns: a state carried so far ends there."""
+        """Whether a step begins an epoch, at the top of the columns, where the carried state starts anew."""
         return step % self.per_epoch == 0
 
     def window(self, step: int, part: slice | None = None) -> Window:
-        """The window of a step; with ``part``, those of its columns."""
+        """The window of a step; with ``part``, only these of its columns."""
         epoch, n = self.epoch_and_number(step)
         bounds = epoch_bounds(self.length, self.bptt, self.seed, epoch if self.random else None)
         first, last = int(bounds[n]), int(bounds[n + 1])
-        chosen = slice(None) if part is None else part
-        x, y = (self._columns(shift)[chosen, first:last].T for shift in (0, 1))
+        columns = slice(None) if part is None else part
+        x, y = (self._columns(shift)[columns, first:last].T for shift in (0, 1))
         if x.shape[1] == 0:
             raise ValueError(f"part is {part}, expected at least one of the {self.batch_size} columns")
         xp = namespace(tokens=self.tokens)
         return Window(xp.ascontiguousarray(x), xp.ascontiguousarray(y), (last - first) / self.bptt)
 
     def _columns(self, shift: int) -> Array:
-        """The columns, which begin ``shift`` tokens later than the text: a view ``(B, L)``."""
+        """The columns of the text from token ``shift`` on: a view ``(B, L)``."""
         return self.tokens[shift : shift + self.tokens_per_epoch].reshape(self.batch_size, self.length)
 
 
@@ -120,20 +121,20 @@ class Windows:
 def random_lengths(total: int, bptt: int, seed: int) -> Array:
     """Random lengths of windows whose sum is ``total``: int64, read-only because it is kept for the next call.
 
-    The last takes what is left, and also what the one before it would leave if that is too short to stand alone.
+    The last window takes all that is left, as soon as another one after it would be shorter than is allowed.
     """
     rng = stream(seed, "lengths")
     shortest = min(SPREAD, bptt)
     lengths: list[int] = []
     left = total
     while left:
-        # raw bits, as in `streams.permutation`, in the open interval (0, 1)
+        # uniform in the open interval (0, 1), from raw bits: NumPy promises only these in all its versions
         coin, u = ((np.asarray(rng.bit_generator.random_raw(2)) >> np.uint64(12)) + 0.5) / 2**52
         mean = bptt / 2 if coin < P_HALF else bptt
         length = max(shortest, int(NormalDist(mean, SPREAD).inv_cdf(float(u))))
         lengths.append(length if left - length >= shortest else left)
         left -= lengths[-1]
-    return _kept(lengths)
+    return _read_only(lengths)
 
 
 def cut(total: int, length: int) -> Array:
@@ -143,12 +144,12 @@ def cut(total: int, length: int) -> Array:
 
 @lru_cache(maxsize=8)
 def epoch_bounds(total: int, bptt: int, seed: int, epoch: int | None) -> Array:
-    """Where the windows of an epoch begin, and where the last ends: int64, read-only; None for equal lengths."""
+    """Where the windows of an epoch begin, and where the last ends: int64, read-only. ``epoch=None``: equal lengths."""
     if epoch is None:
-        return _kept([0, *np.cumsum(cut(total, bptt))])
+        return _read_only([0, *np.cumsum(cut(total, bptt))])
     lengths = random_lengths(total, bptt, seed)
     order = permutation(stream(seed, "lengths", epoch), len(lengths))
-    return _kept([0, *np.cumsum(lengths[order])])
+    return _read_only([0, *np.cumsum(lengths[order])])
 
 
 def expect_text(tokens: Array, batch_size: int, length: int) -> None:
@@ -163,14 +164,14 @@ def expect_text(tokens: Array, batch_size: int, length: int) -> None:
 
 
 def expect_columns(what: str, tokens: Array, columns: int, remedy: str) -> None:
-    """Raise DataError unless a text, ``what``, is long enough to be read in so many columns."""
+    """Raise DataError unless the text that is called ``what`` has more tokens than ``columns``, as reading it needs."""
     if len(tokens) <= columns:
         each = f", one for each of the {columns} columns and one more" if columns > 1 else ""
         n = f"{len(tokens)} token{'' if len(tokens) == 1 else 's'}"
         raise DataError(f"{what} is too short: it has {n}, expected at least {columns + 1}{each}; {remedy}")
 
 
-def _kept(numbers: list[int]) -> Array:
-    found = np.array(numbers, dtype=np.int64)
-    found.flags.writeable = False
-    return found
+def _read_only(numbers: list[int]) -> Array:
+    array = np.array(numbers, dtype=np.int64)
+    array.flags.writeable = False
+    return array

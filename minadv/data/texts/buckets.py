@@ -12,8 +12,8 @@ batch has documents of like length, but other ones in every epoch, and long and 
 `minadv.data.images.batches`, which documents a step sees is a function of the seed and the step, and of nothing else. A
 batch whose padding would still cost more than `LIMIT` is cut into groups (`like_lengths`), each to be run by itself.
 
-Padding stands in front: all documents of a batch end at its last step, where a classifier reads, and a cell carries its
-state, zero, over the steps before (``valid`` is False there, and the token ``<eos>``).
+Padding stands in front: all documents of a batch end at its last step, where a classifier reads. On padding ``valid``
+is False and the token ``<eos>``; a cell keeps its first state, zero, over these steps.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from minadv.data.texts.counting import EOS_TOKEN
 from minadv.data.texts.documents import Documents
 
 LIMIT = 1.3
-"""The most steps, with padding, that a batch may cost for each real one."""
+"""The most steps, padding included, that the groups of a batch may take for each real step."""
 
 
 @dataclass(frozen=True)
@@ -51,9 +51,9 @@ class Padded:
 class Buckets:
     """The batches, ``size`` documents each, of documents that take ``steps (N,)`` steps (`steps_of`).
 
-    What is left at the end of an epoch's order and fills no batch is left out, other documents each epoch. A smaller
-    ``pool`` pads more, and mixes more where documents are few. Two sets of documents that a run reads side by side need
-    streams of two names.
+    The last documents of an epoch's order, too few to fill a batch, are left out: different ones each epoch. A smaller
+    ``pool`` needs more padding, but makes batches vary more where documents are few. ``name`` is that of the random
+    stream: two sets of documents that a run reads side by side need two names.
     """
 
     steps: Array  # (N,) integers
@@ -68,11 +68,11 @@ class Buckets:
             raise ValueError(f"the batch size is {self.size}, expected 1 to {len(self.steps)}, the number of documents")
         if self.pool < 1:
             raise ValueError(f"pool is {self.pool}, expected at least 1 batch")
-        stream(self.seed, self.name)  # a bad seed is an error here
+        stream(self.seed, self.name)  # raises for a bad seed
 
     @property
     def per_epoch(self) -> int:
-        """Steps of a run in an epoch."""
+        """The number of batches in an epoch, each of which is a step of a run."""
         return len(self.steps) // self.size
 
     def epoch_and_number(self, step: int) -> tuple[int, int]:
@@ -80,17 +80,17 @@ class Buckets:
         return divmod(step, self.per_epoch)
 
     def rows(self, step: int) -> Array:
-        """The documents of a step, all of the batch: row numbers ``(B,)``, int64."""
+        """The row numbers of the documents in the batch of a step: ``(B,)``, int64."""
         epoch, batch = self.epoch_and_number(step)
         rows: Array = _epoch(self, epoch)[batch]
         return rows
 
     def groups(self, step: int) -> list[Array]:
-        """The same documents in the groups that are run by themselves: one of all, unless padding costs too much."""
+        """The rows of a step in groups, each run by itself: one group of all rows unless padding costs too much."""
         return like_lengths(self.steps, self.rows(step))
 
     def costs(self, epoch: int = 0) -> Array:
-        """Padded steps for each real one of every batch of an epoch, (per_epoch,), if none were cut into groups."""
+        """Steps with padding for each real step, by batch of an epoch, if none were cut into groups: (per_epoch,)."""
         steps = self.steps[_epoch(self, epoch)]  # (per_epoch, B)
         cost: Array = steps.max(axis=1) * self.size / steps.sum(axis=1)
         return cost
@@ -124,8 +124,8 @@ def make_batch(
 ) -> Padded:
     """The batch of these documents: the last ``max_tokens`` tokens of each, and ``<eos>`` after them.
 
-    With ``part``, those of the rows only, as long as the whole batch: the share of one worker of several, who together
-    have what one process would have.
+    With ``part``, one worker's share: only these of the rows, padded to the length of the whole batch, so that all
+    workers together have what one process would have.
     """
     steps = steps_of(documents.take(rows), max_tokens=max_tokens, eos=eos)  # (B,)
     T = int(steps.max())
@@ -133,8 +133,8 @@ def make_batch(
         if len(rows[part]) == 0:
             raise ValueError(f"part is {part}, expected at least one of the {len(rows)} documents of the batch")
         rows, steps = rows[part], steps[part]
-    ends = documents.starts[rows] + documents.lengths[rows]  # (B,), where a document ends in the text
-    back = np.arange(T)[:, None] - (T - int(eos))  # (T, 1): how far from there a step is, 0 at <eos>
+    ends = documents.starts[rows] + documents.lengths[rows]  # (B,): where each document ends in the flat text
+    back = np.arange(T)[:, None] - (T - int(eos))  # (T, 1): steps from a document's end, 0 at <eos>
     valid = np.arange(T)[:, None] >= T - steps  # (T, B)
     words = valid & (back < 0)
     tokens = np.where(words, documents.text[np.where(words, ends + back, 0)], EOS_TOKEN).astype(np.int64)
@@ -145,7 +145,7 @@ def make_batch(
 def in_length_order(steps: Array, size: int) -> Iterator[Array]:
     """All documents once, from the shortest to the longest, at most ``size`` at a time: for evaluation.
 
-    What is found for the rows of a batch goes back into the documents' order by ``found[rows] = ...``.
+    ``results[rows] = ...`` puts what was computed for a batch back into the order of the documents.
     """
     if size < 1:
         raise ValueError(f"the batch size is {size}, expected at least 1")
@@ -155,20 +155,20 @@ def in_length_order(steps: Array, size: int) -> Iterator[Array]:
 
 
 def like_lengths(steps: Array, rows: Array) -> list[Array]:
-    """The documents of a batch, from the shortest to the longest, in groups that cost at most `LIMIT` in all.
+    """The documents of a batch, from the shortest to the longest, in groups that together keep to `LIMIT`.
 
-    As long as padding makes them cost more, they are cut once more, where that saves most; a document alone has none.
+    While padding costs more than `LIMIT`, a group is cut in two, where that saves most; one document has no padding.
     """
     rows = rows[np.argsort(steps[rows], kind="stable")]
-    mine, ends = steps[rows], np.array([0, len(rows)])
-    while (padded := np.repeat(mine[ends[1:] - 1], np.diff(ends))).sum() > LIMIT * mine.sum():
-        order = np.arange(len(rows)) - np.repeat(ends[:-1], np.diff(ends))  # in its group
-        ends = np.sort([*ends, 1 + ((padded - mine) * (order + 1)).argmax()])
+    lengths, ends = steps[rows], np.array([0, len(rows)])
+    while (padded := np.repeat(lengths[ends[1:] - 1], np.diff(ends))).sum() > LIMIT * lengths.sum():
+        order = np.arange(len(rows)) - np.repeat(ends[:-1], np.diff(ends))  # the position of a document in its group
+        ends = np.sort([*ends, 1 + ((padded - lengths) * (order + 1)).argmax()])
     return np.split(rows, ends[1:-1])
 
 
 def density(steps: Array, batches: Iterable[Array]) -> float:
-    """Real steps by padded steps of some batches of rows."""
+    """The share of real steps among all steps, padding included, of batches of rows."""
     real = padded = 0
     for rows in batches:
         real += int(steps[rows].sum())

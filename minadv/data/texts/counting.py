@@ -1,4 +1,4 @@
-r"""Which of the words that are found in documents make the vocabulary, by how often they were counted."""
+r"""The vocabulary of documents: which of their words it keeps, by how often they occur."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ UNK_TOKEN, EOS_TOKEN = 0, 1  # the numbers of the special entries in every vocab
 
 
 class Numbers(dict[str, int]):
-    """Words numbered as they first come: ``numbers[word]`` of a new word is the number of words so far."""
+    """Words numbered in the order of their first use: ``numbers[word]`` gives a new word the next number."""
 
     def __missing__(self, word: str) -> int:
         number = self[word] = len(self)
@@ -23,9 +23,9 @@ class Numbers(dict[str, int]):
 
 @dataclass(frozen=True)
 class Cut:
-    """Which words a vocabulary keeps: those that are in the text ``min_count`` times and in ``min_documents`` of it.
+    """Which words a vocabulary keeps: those that occur ``min_count`` times or more, in ``min_documents`` or more.
 
-    Of these the ``max_size - 2`` most frequent, if a size is given: the two special entries are part of it.
+    With ``max_size``, only the ``max_size - 2`` most frequent of them: the two special entries count as well.
     """
 
     min_count: int = 2
@@ -42,7 +42,7 @@ class Cut:
 def choose_words(
     found: Sequence[str], counts: Array, documents: int, *, in_documents: Array | None = None, cut: Cut, split: str
 ) -> Vocabulary:
-    """The vocabulary of words found with these ``counts (n,)`` in so many documents.
+    """The vocabulary of the words ``found`` with these ``counts (n,)``; ``documents`` is the number of documents.
 
     Words are in descending order of count, ties in the order of their characters, so that the order in which documents
     were read does not matter. The count of ``<unk>`` is that of all words that were cut, the count of ``<eos>`` that of
@@ -58,6 +58,8 @@ def choose_words(
     kept.sort(key=lambda n: (-int(counts[n]), found[n]))
     if cut.max_size is not None:
         kept = kept[: cut.max_size - len(SPECIAL)]
-    chosen = counts[kept]
-    special = [int(counts.sum()) - int(chosen.sum()), documents]
-    return Vocabulary((*SPECIAL, *(found[n] for n in kept)), np.concatenate([special, chosen]).astype(np.int64), split)
+    kept_counts = counts[kept]
+    special = [int(counts.sum()) - int(kept_counts.sum()), documents]
+    return Vocabulary(
+        (*SPECIAL, *(found[n] for n in kept)), np.concatenate([special, kept_counts]).astype(np.int64), split
+    )

@@ -54,7 +54,7 @@ TEST, LABELLED = 0.2, 0.25  # shares of all; the rest is unlabelled
 MASK = "NAME"
 
 NAMES = {"np", *(name.strip("_") for modules in CLASSES.values() for name in re.split(r"[ .]", modules))}
-"""What is masked: every name of a library or module among the classes, in any case, and ``np``."""
+"""What becomes ``NAME``: every name of a library or module among the classes, in any case, and ``np``."""
 
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 _PIECE = re.compile(r"[^\W_]+")
@@ -72,9 +72,9 @@ def source() -> Source:
 
 
 def choose(found: list[Text], most: int = MOST) -> Iterator[Text]:
-    """Of labelled docstrings those that are long enough and repeat no other, ``most`` a class, in their parts.
+    """The docstrings that are long enough and repeat no other, at most ``most`` of a class, each in its part.
 
-    The order in which they are looked at is that of their SHA-256, so it depends on nothing but the texts.
+    They are looked at in the order of their SHA-256, so that which are kept depends on nothing but the texts.
     """
     masked = [replace(text, text=mask(text.text)) for text in found if _is_long(text.text)]
     kept: Counter[str | None] = Counter()
@@ -87,7 +87,7 @@ def choose(found: list[Text], most: int = MOST) -> Iterator[Text]:
 
 
 def part_of(digest: bytes) -> Part:
-    """The part that a SHA-256 falls in, read as a number in [0, 1)."""
+    """The part of the docstring with this SHA-256, which is read as a number in [0, 1)."""
     fraction = int.from_bytes(digest[:8], "big") / 2**64
     return "test" if fraction < TEST else "train" if fraction < TEST + LABELLED else "unlabelled"
 
@@ -98,10 +98,10 @@ def mask(text: str) -> str:
 
 
 def docstrings(content: bytes) -> list[tuple[int, str]]:
-    """The docstrings of a source file with the lines of what they belong to; none if it cannot be parsed."""
+    """The docstrings of a source file, each with the line of its owner; none if the file cannot be parsed."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of old escapes in other people's strings
+            warnings.simplefilter("ignore")  # Python warns of bad escapes in strings, which others wrote
             tree = ast.parse(content)
     except (SyntaxError, ValueError, RecursionError):
         return []
@@ -123,7 +123,7 @@ def _read(files: dict[str, Path]) -> list[Text]:
 
 
 def _files(label: str) -> dict[str, Path]:
-    """The source files of a class by their names from the library's root, sorted; raises DataError if it has none."""
+    """The source files of a class by their paths below the library's root, sorted; raises DataError for none."""
     found: dict[str, Path] = {}
     for module in CLASSES[label].split():
         root = _root(module.split(".")[0])
@@ -154,11 +154,11 @@ def _is_long(text: str) -> bool:
     return sum(word[0].isalpha() for word in text.split()) >= SHORTEST
 
 
-def _is_new(found: list[str], seen: set[bytes]) -> bool:
-    """Whether at most half of the runs of words of a docstring are seen; if so they are seen from now on."""
+def _is_new(tokens: list[str], seen: set[bytes]) -> bool:
+    """Whether at most half of a docstring's runs of `RUN` words are in ``seen``; if so, all of them are added to it."""
     runs = {
-        hashlib.blake2b(" ".join(found[n : n + RUN]).encode(), digest_size=8).digest()
-        for n in range(max(1, len(found) - RUN + 1))
+        hashlib.blake2b(" ".join(tokens[n : n + RUN]).encode(), digest_size=8).digest()
+        for n in range(max(1, len(tokens) - RUN + 1))
     }
     if 2 * len(runs & seen) > len(runs):
         return False

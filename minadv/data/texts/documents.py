@@ -109,9 +109,9 @@ class Text:
 
 @dataclass(frozen=True)
 class Source:
-    """Where texts come from: a function that reads them, in any order, and one that tells one source from another.
+    """Where texts come from: ``texts`` reads them, in any order; ``fingerprint`` tells one source from another.
 
-    ``where`` is its name in errors, ``split`` the way its text is cut into words (`minadv.data.vocabulary.SPLITS`).
+    ``where`` is the source's name in errors, ``split`` the way to cut its text (`minadv.data.vocabulary.SPLITS`).
     ``unique`` asks to remove unlabelled documents that are in another part too, or among the unlabelled twice.
     """
 
@@ -134,30 +134,30 @@ def build(source: Source, options: Options, vocabulary: Vocabulary | None = None
             f"the vocabulary cuts text by {vocabulary.split!r}, expected {source.split!r} for {source.where}"
         )
     numbers = Numbers()
-    found = sorted(_numbered(source, numbers), key=lambda f: f[:3])
-    train, test = (Counter(str(label) for part, _, _, label, _ in found if part == p) for p in ("train", "test"))
+    numbered = sorted(_numbered(source, numbers), key=lambda f: f[:3])
+    train, test = (Counter(str(label) for part, _, _, label, _ in numbered if part == p) for p in ("train", "test"))
     classes = expect_classes(train, test, source.where)
-    text = np.concatenate([tokens for *_, tokens in found])  # the words by their provisional numbers
-    lengths = np.array([len(tokens) for *_, tokens in found], dtype=np.int64)
-    labels = np.array([-1 if label is None else classes.index(label) for *_, label, _ in found], dtype=np.int64)
+    text = np.concatenate([tokens for *_, tokens in numbered])  # the words by their provisional numbers
+    lengths = np.array([len(tokens) for *_, tokens in numbered], dtype=np.int64)
+    labels = np.array([-1 if label is None else classes.index(label) for *_, label, _ in numbered], dtype=np.int64)
     everything = Documents(text, np.cumsum(lengths) - lengths, lengths, labels)
-    of_part = np.array([part for part, *_ in found])
+    of_part = np.array([part for part, *_ in numbered])
     rows = {p: np.flatnonzero(of_part == p) for p in ("train", "test", "unlabelled")}
-    kept = _unseen(everything, rows["unlabelled"]) if source.unique else rows["unlabelled"]
+    unlabelled = _unseen(everything, rows["unlabelled"]) if source.unique else rows["unlabelled"]
     valid = validation_rows(labels[rows["train"]], len(classes), options)
     parts = {
         "train": rows["train"][~valid],
         "valid": rows["train"][valid],
         "test": rows["test"],
-        "unlabelled": kept,
+        "unlabelled": unlabelled,
     }
     if vocabulary is None:
-        read = everything.take(np.concatenate([parts["train"], kept]))
-        vocabulary = _count(read, list(numbers), options.cut, source.split)
+        counted = everything.take(np.concatenate([parts["train"], unlabelled]))
+        vocabulary = _count(counted, list(numbers), options.cut, source.split)
     everything = replace(everything, text=vocabulary.numbers(numbers)[text])
-    chosen = {p: everything.take(r) for p, r in parts.items()}
-    chosen["unlabelled"] = replace(chosen["unlabelled"], labels=None)
-    return Corpus(source.name, classes, vocabulary, removed=len(rows["unlabelled"]) - len(kept), **chosen)
+    by_part = {p: everything.take(r) for p, r in parts.items()}
+    by_part["unlabelled"] = replace(by_part["unlabelled"], labels=None)
+    return Corpus(source.name, classes, vocabulary, removed=len(rows["unlabelled"]) - len(unlabelled), **by_part)
 
 
 def expect_classes(train: Mapping[str, int], test: Mapping[str, int], source: str) -> tuple[str, ...]:
@@ -180,7 +180,7 @@ def expect_classes(train: Mapping[str, int], test: Mapping[str, int], source: st
 
 
 def validation_rows(labels: Array, classes: int, options: Options) -> Array:
-    """Which of the labelled documents validate: bool ``(N,)``, the same share of each class, at least one of each."""
+    """Which of the labelled documents are for validation: bool ``(N,)``, the same share of each class, at least one."""
     chosen = np.zeros(len(labels), dtype=bool)
     for label in range(classes):
         rows = np.flatnonzero(labels == label)
@@ -190,17 +190,17 @@ def validation_rows(labels: Array, classes: int, options: Options) -> Array:
 
 
 def _numbered(source: Source, numbers: Numbers) -> Iterator[tuple[str, str, int, str | None, Array]]:
-    """The documents with their words numbered as they come: part, file, line, label, int32 ``(T,)``."""
+    """Part, file, line, label and tokens, int32 ``(T,)``, of each document; words are numbered as they first come."""
     cut = SPLITS[source.split]
     for text in source.texts():
-        found = cut(text.text)
-        if not found:
+        words = cut(text.text)
+        if not words:
             raise DataError(f"{source.where}: {text.where} is empty, expected at least one word: remove it, or mend it")
-        yield text.part, text.file, text.line, text.label, np.fromiter(map(numbers.__getitem__, found), np.int32)
+        yield text.part, text.file, text.line, text.label, np.fromiter(map(numbers.__getitem__, words), np.int32)
 
 
 def _unseen(everything: Documents, rows: Array) -> Array:
-    """Those of the rows whose text is in no document of other rows, and in no earlier one of these."""
+    """The rows whose text is not that of a document outside of ``rows``, nor of an earlier one among them."""
     others = np.setdiff1d(np.arange(len(everything)), rows)
     seen = {_digest(everything[n]) for n in others.tolist()}
     kept = []
@@ -217,14 +217,14 @@ def _digest(tokens: Array) -> bytes:
 
 
 def _count(documents: Documents, found: list[str], cut: Cut, split: str) -> Vocabulary:
-    """The vocabulary of documents whose tokens are numbers of the words found."""
+    """The vocabulary of documents whose tokens are numbers of the words in ``found``."""
     counts = np.zeros(len(found), dtype=np.int64)
     in_documents = np.zeros(len(found), dtype=np.int64)
     for n in range(len(documents)):
         tokens, times = np.unique(documents[n], return_counts=True)
         counts[tokens] += times
         in_documents[tokens] += 1
-    chosen = choose_words(found, counts, len(documents), in_documents=in_documents, cut=cut, split=split)
-    if len(chosen) == len(SPECIAL):
+    vocabulary = choose_words(found, counts, len(documents), in_documents=in_documents, cut=cut, split=split)
+    if len(vocabulary) == len(SPECIAL):
         raise DataError(f"none of the {len(found):,} words found is left by {cut}: lower its limits")
-    return chosen
+    return vocabulary

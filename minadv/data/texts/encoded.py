@@ -82,7 +82,7 @@ def _write(path: Path, key: str, corpus: Corpus) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, buffer.getvalue())
-    except OSError:  # no room, or no right to write: the corpus is as good without
+    except OSError:  # no room, or no right to write: the corpus can be used without being kept
         return
 
 

@@ -8,8 +8,8 @@ r"""Corpora of labelled and unlabelled documents: folders of text files, IMDB, E
     corpus = load("elec", data_dir="data")          # data/elec/elec-25k-train.txt.tok and the rest of its files
     corpus = load("docstrings")                     # needs no file: see minadv.data.texts.docstrings
 
-An archive is read from beginning to end and never unpacked, so that nothing in it can be written anywhere; all the same
-one with a member that points outside is refused. A file that is not what it should be is an error that names it.
+An archive is read from beginning to end and never unpacked, so that nothing in it can be written anywhere; an archive
+with a member that points outside of it is refused all the same. The error for a malformed file names it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def load(
     vocabulary: Vocabulary | None = None,
     cache: bool = True,
 ) -> Corpus:
-    """The corpus of that name; with a ``vocabulary``, in its numbers. ``cache=False`` neither reads nor keeps one."""
+    """The corpus of that name, its words numbered by ``vocabulary`` if given; ``cache=False`` uses no kept corpus."""
     options = Options() if options is None else options
     return encoded.corpus_of(source(name, data_dir), options, vocabulary, cache=cache)
 
@@ -60,8 +60,8 @@ def source(name: str, data_dir: str | Path | None = None) -> Source:
     if name == "elec":
         return elec(_elec_folder(data_dir))
     if name == "imdb":
-        there = _imdb(data_dir)
-        return folder(there, "imdb") if there.is_dir() else archive(there)
+        path = _imdb(data_dir)
+        return folder(path, "imdb") if path.is_dir() else archive(path)
     if data_dir is None:
         raise DataError("no folder is given: name the one that holds train/ and test/ with --data-dir")
     return folder(data_root(data_dir))
@@ -78,28 +78,28 @@ def folder(root: Path, name: str = "folder") -> Source:
         for path in (root / part).iterdir():
             if path.is_dir() and not path.name.startswith("."):
                 files = [f"{part}/{path.name}/{file.name}" for file in path.iterdir()]
-                here = {file: found for file in files if (found := _part_and_class(file)) is not None}
+                here = {file: where for file in files if (where := _part_and_class(file)) is not None}
                 documents.update(here)
                 if f"{part}/{path.name}" != f"train/{UNLABELLED}":
                     counts[part][path.name] = len(here)
     expect_classes(counts["train"], counts["test"], str(root))
 
     def texts() -> Iterator[Text]:
-        for file, found in sorted(documents.items()):
-            yield Text(*found, file, _decode(content(root / file), root / file))
+        for file, part_and_class in sorted(documents.items()):
+            yield Text(*part_and_class, file, _decode(content(root / file), root / file))
 
     return Source(name, str(root), "words", lambda: encoded.of_files({file: root / file for file in documents}), texts)
 
 
 def archive(path: Path, name: str = "imdb", root: str = "aclImdb") -> Source:
-    """The same from a tar archive, compressed by gzip or not, whose files stand in the folder ``root`` of it."""
+    """The documents of a tar archive, compressed by gzip or not: the files that `folder` reads, below ``root``."""
 
     def texts() -> Iterator[Text]:
         for member, held in _members(path):
             file = member.removeprefix(f"{root}/")
-            found = _part_and_class(file) if file != member else None
-            if found is not None:
-                yield Text(*found, file, _decode(held, f"{path}: {member}"))
+            part_and_class = _part_and_class(file) if file != member else None
+            if part_and_class is not None:
+                yield Text(*part_and_class, file, _decode(held, f"{path}: {member}"))
 
     return Source(name, str(path), "words", lambda: encoded.of_file(path), texts)
 
@@ -107,8 +107,8 @@ def archive(path: Path, name: str = "imdb", root: str = "aclImdb") -> Source:
 def elec(root: Path) -> Source:
     """Elec: a review a line, cut into words already, in UTF-8 or else Latin-1; a label a line; unlabelled lines.
 
-    Unlabelled reviews that are among the labelled ones, of training or test, or that come again, are removed. Where
-    there are none at all, a warning says so.
+    Unlabelled reviews that are among the labelled ones, of training or test, or that come again, are removed. Without
+    files of unlabelled reviews there is a warning.
     """
     unlabelled = sorted(path.name for path in root.glob("elec-25k-unlab*.txt.tok"))
     lacks = [file for file in ELEC_FILES if not (root / file).is_file()]
@@ -160,7 +160,7 @@ def _members(path: Path) -> Iterator[tuple[str, bytes]]:
         with path.open("rb") as file:
             packed = file.read(2) == b"\x1f\x8b"
             file.seek(max(0, path.stat().st_size - 1024))
-            if not packed and file.read() != bytes(1024):  # gzip would notice
+            if not packed and file.read() != bytes(1024):  # gzip notices a missing end by itself
                 raise EOFError("it does not end as a tar archive does")
         with gzip.open(path) if packed else path.open("rb") as stream, tarfile.open(fileobj=stream, mode="r|") as tar:
             for member in tar:
@@ -169,7 +169,7 @@ def _members(path: Path) -> Iterator[tuple[str, bytes]]:
                     held = tar.extractfile(member)
                     assert held is not None  # it is None for links and folders only
                     yield name, held.read()
-                tar.members.clear()  # type: ignore[attr-defined]  # or it would keep all of them
+                tar.members.clear()  # type: ignore[attr-defined]  # tarfile keeps all members in memory otherwise
             while stream.read(1 << 20):  # to the end, where gzip's checksum stands
                 pass
     except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
@@ -198,7 +198,7 @@ def _decode(held: bytes, where: str | Path) -> str:
 
 
 def _lines(path: Path) -> list[str]:
-    """The lines of a file, each of UTF-8, or of Latin-1 if it is not UTF-8; a newline is all that ends a line."""
+    """The lines of a file, which end at newlines only, each read as UTF-8, or as Latin-1 if it is not UTF-8."""
     held = content(path).removeprefix(BOM)
     return [_line(line.removesuffix(b"\r")) for line in held.removesuffix(b"\n").split(b"\n")] if held else []
 

@@ -39,8 +39,8 @@ class StreamWindow(NamedTuple):
 class Streams:
     """The windows of T steps on ``batch_size`` streams.
 
-    What fills no window at the end of the streams is left out, other text each epoch; with ``partial=True`` it makes a
-    shorter window. ``seed=None`` leaves the documents in their order, as for an evaluation.
+    The steps at the end of the streams, too few to fill a window, are left out: different text each epoch. With
+    ``partial=True`` they make a shorter window. ``seed=None`` leaves the documents in their order, for an evaluation.
     """
 
     documents: Documents
@@ -54,7 +54,7 @@ class Streams:
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}, expected at least 1")
         if self.seed is not None:
-            stream(self.seed, "text")  # a bad seed is an error here
+            stream(self.seed, "text")  # raises for a bad seed
         need = self.batch_size * (1 if self.partial else self.T) + 1
         if self.tokens < need:
             raise DataError(
@@ -74,7 +74,7 @@ class Streams:
 
     @property
     def per_epoch(self) -> int:
-        """Windows in an epoch."""
+        """The number of windows in an epoch."""
         return -(-self.length // self.T) if self.partial else self.length // self.T
 
     def epoch_and_number(self, step: int) -> tuple[int, int]:
@@ -82,11 +82,11 @@ class Streams:
         return divmod(step, self.per_epoch)
 
     def first(self, step: int) -> bool:
-        """Whether a step begins an epoch: a state carried so far ends there."""
+        """Whether a step begins an epoch, where the carried state starts anew."""
         return step % self.per_epoch == 0
 
     def window(self, step: int, part: slice | None = None) -> StreamWindow:
-        """The window of a step; with ``part``, those of its streams."""
+        """The window of a step; with ``part``, only these of its streams."""
         epoch, n = self.epoch_and_number(step)
         columns = np.arange(self.batch_size)[slice(None) if part is None else part]
         if len(columns) == 0:
@@ -95,11 +95,11 @@ class Streams:
         text = self._at(epoch, np.arange(begin, end + 1)[:, None] + self.length * columns)  # (T + 1, B)
         return StreamWindow(text[:-1], text[1:])
 
-    def _at(self, epoch: int, places: Array) -> Array:
-        """The tokens at these places of an epoch's text."""
+    def _at(self, epoch: int, positions: Array) -> Array:
+        """The tokens at these positions in the text of an epoch."""
         order, ends = _epoch(self, epoch)
-        document = np.searchsorted(ends, places, side="right")
-        back = places - ends[document]  # -1 at the document's <eos>
+        document = np.searchsorted(ends, positions, side="right")
+        back = positions - ends[document]  # -1 at the document's <eos>
         rows = order[document]
         where = self.documents.starts[rows] + self.documents.lengths[rows] + back + 1
         tokens: Array = np.where(back == -1, EOS_TOKEN, self.documents.text[np.where(back == -1, 0, where)]).astype(
@@ -110,7 +110,7 @@ class Streams:
 
 @lru_cache(maxsize=4)
 def _epoch(streams: Streams, epoch: int) -> tuple[Array, Array]:
-    """The order of an epoch's documents, and where in its text each of them, in that order, ends: ``(n,)`` both."""
+    """The order of an epoch's documents, and, in that order, where each ends in the epoch's text: ``(n,)`` both."""
     n = len(streams.documents)
     order = np.arange(n) if streams.seed is None else permutation(stream(streams.seed, "text", epoch), n)
     return order, np.cumsum(streams.documents.lengths[order] + 1)

@@ -38,7 +38,7 @@ from minadv.training.schedules import RampDown, RampUp
 
 SMALL = {"permuted": False, "epochs": 40, "optimizer": "adam", "lr": 5e-3, "ramp_up": 10, "ramp_down": 10}
 PAPER = {"permuted": False, "epochs": 250, "optimizer": "rmsprop", "lr": 1e-3, "ramp_up": 50, "ramp_down": 50}
-"""The learning rate rises and falls over so many of so many epochs, or over as large a share of other numbers."""
+"""``ramp_up`` and ``ramp_down`` are epochs of these ``epochs``; in longer or shorter runs they keep their share."""
 
 QUARTER, FIFTH = {"ramp_up": "a quarter of them"}, {"ramp_up": "a fifth of them"}
 PRESETS = {
@@ -110,7 +110,7 @@ def arguments(options: Namespace, data: Images) -> dict[str, Any]:
 
 
 def some_flips(hidden: int) -> int:
-    """The budget of Figure 3, for networks that were trained with none of their own: δ = 0.03, at least three units."""
+    """The budget of Figure 3, for networks that were trained without a budget: δ = 0.03, at least three units."""
     return min(hidden, max(3, int(0.03 * hidden)))
 
 
@@ -148,7 +148,7 @@ def make_task(
 
 
 def describe_data(data: Images) -> dict[str, Any]:
-    """Of each part the number of examples and a checksum, so that a run is not resumed on other data."""
+    """The number of examples and a checksum of each part, so that a run is not resumed on other data."""
     parts = {name: to_host(getattr(data, name)) for name in ("train", "valid", "test")}
     return {name: {"n": len(part), "crc32": _checksum(part.x, part.y)} for name, part in parts.items()}
 
@@ -181,7 +181,7 @@ def predict(run: Any, x: Array) -> Array:
 def attack(
     run: Any, n: int, *, delta: list[float] | None = None, budget: list[int] | None = None, at_once: int = 250, **_: Any
 ) -> Target:
-    """The target of an attack on the first n test sequences, or fewer, so many at once."""
+    """The target of an attack on the first n test sequences, or all if these are fewer, ``at_once`` in a batch."""
     split = Split(run.data.test.x[:n], run.data.test.y[:n])
     budgets = choose_budgets(run, delta, budget, share=some_flips)
     return Target(

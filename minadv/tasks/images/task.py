@@ -87,7 +87,7 @@ class Classify:
     @property
     def load(self) -> Load:
         x = self.data.train.x
-        H = int(getattr(self.model, "n_hidden", 0))  # a model of one's own may be anything
+        H = int(getattr(self.model, "n_hidden", 0))  # a user's own model need not have it
         products = 4.0 * x.shape[1] * self.batch_size * H * (H + x.shape[2])
         weights, on_gpu = 4 * H * H * x.dtype.itemsize, is_device(x)
         cell = getattr(self.model, "cell", "")
@@ -132,8 +132,8 @@ def mean_adversarial_mask(
 ) -> dict[str, list[float]]:
     """The share of the first ``n`` examples whose adversarial mask keeps each unit, by site.
 
-    ``search`` are options of `minadv.find_adversary`. Random numbers are drawn for `DRAWN` examples at a time, whatever
-    the ``batch_size`` in which these pass.
+    ``search`` are options of `minadv.find_adversary`. Random numbers are drawn for `DRAWN` examples at a time, so
+    that the masks do not depend on ``batch_size``.
     """
     total: dict[str, Array] = {}
     model = reusing(model)

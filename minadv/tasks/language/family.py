@@ -51,17 +51,17 @@ CHANGES: dict[str, dict[str, Any]] = {
         "MINADV_DATA, then in the cache)"
     },
     "min-count": {"help": "rarer words are read as <unk> (default: as the corpus says)"},
-    "embed": {"help": "numbers an embedding (default: the last layer's)"},
+    "embed": {"help": "size of an embedding (default: that of the last layer)"},
     "hidden": {"nargs": "+", "help": "units of each layer"},
     "delta": {
         "nargs": "+",
-        "help": "share of units that may flip, or one a layer, 0 for none there (add; default: 0.06)",
+        "help": "share of units that may flip, or one for each layer, 0: no mask on it (add; default: 0.06)",
     },
-    "init": {"help": "where the search starts (add; default: base, if noise is fresh)"},
+    "init": {"help": "mask that the search starts at (add; default: base, if --fresh noise differs, else flip)"},
     "rule": {"default": "strict"},
     "scale": {"default": "none"},
-    "distance": {"help": "between the two predictions (default: js, logit2 for fd and pi)"},
-    "weight": {"help": "of the regularizer in the loss (default: 1, 0.1 for fd and pi)"},
+    "distance": {"help": "distance between the two predictions (default: js, logit2 for fd and pi)"},
+    "weight": {"help": "weight of the regularizer in the loss (default: 1, 0.1 for fd and pi)"},
     "ramp-up": {"default": 0.0},
     "batch": {"help": "columns of text read side by side"},
     "optimizer": {"choices": ("asgd", "sgd", "adam")},
@@ -160,9 +160,9 @@ COLUMNS = 20  # windows that are attacked at once, one from each twentieth of th
 
 
 def windows_with_states(run: Run, n: int) -> Iterator[tuple[TokenBatch, Any]]:
-    """Windows of the test text, several columns at a time, each with the state in which the full network comes to it.
+    """Batches of test windows, each with the state that the full network has before it.
 
-    n windows in all, columns times steps, or what there is.
+    There are n windows in all, columns times steps, or as many as the text has.
     """
     tokens, state = run.data.test, None
     columns = max(1, min(COLUMNS, n, (len(tokens) - 1) // 2))
@@ -175,7 +175,7 @@ def windows_with_states(run: Run, n: int) -> Iterator[tuple[TokenBatch, Any]]:
 
 
 def attack(run: Run, n: int, *, delta: list[float] | None = None, budget: list[int] | None = None, **_: Any) -> Target:
-    """The target of an attack on n windows of the test text, or fewer."""
+    """The target of an attack on n windows of the test text, or all if these are fewer."""
 
     def share(H: int) -> int:
         return masks.budget(max(methods.LM_DELTA, 1 / H), H)

@@ -215,7 +215,7 @@ def expect_lengths(parts: Any, batch_size: int, columns: int, called: Callable[[
 
 
 def expect_regularizer(model: LanguageModel, regularizer: Regularizer, fresh: tuple[str, ...] = ("words",)) -> None:
-    """Raise unless the model has the regularizer's sites, with units enough for its budgets, and noise where it must.
+    """Raise unless the model has the regularizer's sites, units enough for its budgets, and the noise it needs.
 
     A search that starts at the base mask needs noise that differs between the passes: its influence map is zero if not.
     """

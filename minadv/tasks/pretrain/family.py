@@ -50,7 +50,7 @@ CHANGES = {
 
 
 def arguments(options: Namespace, data: Corpus) -> dict[str, Any]:
-    """Of a small vocabulary at most half of the words are candidates, unless an option says how many."""
+    """Arguments of `fit` from the options; without --candidates at most half of the vocabulary is candidates."""
     n_words = len(data.vocabulary)
     n = options.candidates or min(options.preset.values["candidates"], max(1, n_words // 2))
     return {

@@ -1,4 +1,4 @@
-r"""The task of the language model that a classifier of texts is pre-trained as.
+r"""The task of pre-training: the language model whose weights a classifier of texts begins with.
 
 A step reads the next window of text, T steps of B streams; the state is carried from window to window and begins anew
 with every epoch. The text is that of the training and the unlabelled documents. The documents that validate are the
@@ -45,7 +45,7 @@ class PretrainTask:
     held_out: int = 100_000
 
     def __post_init__(self) -> None:
-        """Whatever is wrong is an error here, before anything is written."""
+        """Raise whatever is wrong with the task here, before anything is written."""
         expect_fit(self.model, self.corpus)
         if self.held_out < 1:
             raise ValueError(f"held_out is {self.held_out}, expected at least 1 token")
@@ -99,10 +99,10 @@ class PretrainTask:
 
 
 def evaluate(model: TextLM, params: Any, documents: Documents, *, tokens: int, batch_size: int = 50) -> dict[str, Any]:
-    """Mean NLL of a word and its exponential, the perplexity, on about so many tokens of some documents.
+    """Mean NLL of a word and its exponential, the perplexity, on documents with about ``tokens`` tokens.
 
-    Which documents these are depends on nothing but their number; they are read by ``batch_size`` streams side by side,
-    each with a carried state of its own.
+    Which documents are read depends on nothing but their number and lengths. They are read in ``batch_size`` streams
+    side by side, each with a carried state of its own.
     """
     order = permutation(stream(0, "held out"), len(documents))
     n = int(np.searchsorted(np.cumsum(documents.lengths[order] + 1), tokens)) + 1
@@ -122,7 +122,7 @@ def evaluate(model: TextLM, params: Any, documents: Documents, *, tokens: int, b
 
 
 def lm_batch(model: TextLM, inputs: Array, targets: Array) -> LMBatch:
-    """A window of text, where the model's parameters lie."""
+    """A window of text, on the device of the model's parameters."""
     return LMBatch(same_place(inputs, like_params(model)), same_place(targets, like_params(model)))
 
 

@@ -65,10 +65,10 @@ OPTIONS = {
 }
 CHANGES: dict[str, dict[str, Any]] = {
     "delta": {"default": 0.04},
-    "rule": {"help": "of flipping (add) (default: the variant's)"},
-    "scale": {"help": "of a binary mask (add, last) (default: the variant's)"},
+    "rule": {"help": "rule by which units are flipped (add) (default: the variant's)"},
+    "scale": {"help": "scale of a binary mask (add, last) (default: the variant's)"},
     "distance": {
-        "help": "between the two predictions (default: the variant's of add and last, js of el, fd, pi)",
+        "help": "distance between the two predictions (default: the variant's for add and last, js for el, fd, pi)",
     },
     "init": {"help": "where the search starts; base: with --noise independent (default: the variant's)"},
     "weight": {"default": 1.0},
@@ -172,7 +172,7 @@ def attack(
     at_once: int | None = None,
     seed: int = 0,
 ) -> Target:
-    """The target of an attack on n test texts, or fewer, chosen at random: in their order they are sorted by class.
+    """The target of an attack on n test texts, or all if these are fewer, at random: the texts are sorted by class.
 
     They are run in groups of like length, or, if ``at_once`` is n, as one batch.
     """

@@ -37,11 +37,11 @@ OF_MODEL = {"embed": "n_embedding", "hidden": "n_hidden", "layers": "n_layers", 
 
 
 def encoder_of(options: Namespace, before: dict[str, Any] | None = None) -> dict[str, Any]:
-    """The encoder that the options describe; of the language model ``before``, what no option says."""
-    found = {field: chosen(options, name) for name, field in OF_MODEL.items()}
+    """The encoder that the options describe; sizes that no option gives are those of the language model ``before``."""
+    fields = {field: chosen(options, name) for name, field in OF_MODEL.items()}
     if before is not None:
-        found |= {field: before["model"][field] for name, field in OF_MODEL.items() if getattr(options, name) is None}
-    return found | {"embedding_dropout": chosen(options, "dropout"), "forget_bias": chosen(options, "forget_bias")}
+        fields |= {field: before["model"][field] for name, field in OF_MODEL.items() if getattr(options, name) is None}
+    return fields | {"embedding_dropout": chosen(options, "dropout"), "forget_bias": chosen(options, "forget_bias")}
 
 
 def recipe_of(options: Namespace, **particular: Any) -> Any:

@@ -5,7 +5,7 @@ A step reads two batches, labelled texts and texts without labels, and its loss 
 .. math:: \frac1B \sum_{b\ \text{labelled}} NLL_b + \frac{w}{B + B'} \sum_{b\ \text{of both}} R_b
 
 A regularizer that needs labels (AT, and a sum with AT in it) is on the labelled texts alone, with :math:`w / B`, and a
-method that is no more than its likelihood (none, VD) reads labelled texts only. All texts of a batch end at its last
+method without a regularizer (none, VD) reads labelled texts only. All texts of a batch end at its last
 step, the end of sequence, where the classifier answers: NLL and R are taken there. A batch whose padding would cost too
 much is run in groups of like length (`minadv.data.texts.buckets.like_lengths`), whose gradients are added: its loss is
 the same mean over all its texts.
@@ -45,11 +45,11 @@ PIECE = 64  # steps that an evaluation keeps in memory at a time
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """Texts of which every step reads a batch, and what they are read for."""
+    """A set of texts, labelled or not, of which every step reads a batch, and what the batch is used for."""
 
     documents: Documents
     buckets: Buckets
-    weight: float  # what part of the regularizer's weight is theirs
+    weight: float  # the share of the regularizer's weight that these texts have
     likelihood: float
     masks: str  # the name of the stream of their random numbers
 
@@ -74,7 +74,7 @@ class TextTask:
     encoder: encoder.Params | None = None
 
     def __post_init__(self) -> None:
-        """Whatever is wrong is an error here, before anything is written."""
+        """Raise whatever is wrong with the task here, before anything is written."""
         stream(self.seed, "init")
         expect_fit(self.model, self.corpus)
         expect_regularizer(self.model, self.regularizer)
@@ -99,7 +99,7 @@ class TextTask:
         )
 
     def _buckets(self, documents: Documents, size: int, name: str) -> Buckets:
-        """Batches of like length from pools that are as small, and so as mixed, as little padding allows."""
+        """Batches of texts of like length, from the smallest pools, which mix texts most, that keep padding low."""
         steps = steps_of(documents, max_tokens=self.max_tokens)
         for pool in POOLS:
             buckets = Buckets(steps, size, self.seed, pool, name)
@@ -137,7 +137,7 @@ class TextTask:
         self, params: Any, step: int, *, weight: float, carry: Any, part: Part = WHOLE, model: Any = None
     ) -> tuple[Term, None]:
         model = self.model if model is None else model
-        with model.scope():  # what is derived from the parameters is derived once
+        with model.scope():  # within it, what passes derive from the parameters is computed once
             first, *others = [term for r in self.readings for term in self._terms(r, params, step, weight, part, model)]
         return reduce(_added, others, first), None
 
@@ -187,7 +187,7 @@ def uses_unlabelled(regularizer: Regularizer) -> bool:
 
 
 def expect_regularizer(model: TextClassifier, regularizer: Regularizer) -> None:
-    """Raise ValueError for a search that the model has no room for, or that would begin where its map is zero."""
+    """Raise ValueError for a search with no unit or too many masks, or one that would start where its map is zero."""
     if isinstance(regularizer, Sum):
         for part in regularizer.parts:
             expect_regularizer(model, part)
@@ -206,7 +206,7 @@ def expect_regularizer(model: TextClassifier, regularizer: Regularizer) -> None:
 def text_batch(
     model: TextClassifier, documents: Documents, rows: Array, *, max_tokens: int | None, part: slice | None = None
 ) -> TextBatch:
-    """The batch of these documents, where the model's parameters lie."""
+    """The batch of these documents, on the device of the model's parameters."""
     made, like = make_batch(documents, rows, part=part, max_tokens=max_tokens), like_params(model)
     valid = None if bool(made.valid.all()) else same_place(made.valid, like)
     targets = None if made.targets is None else same_place(made.targets, like)
@@ -240,13 +240,13 @@ def read(
 
 
 def like_params(model: Encoder) -> Array:
-    """An array that lies where the parameters of a task's model lie."""
+    """An array that is on the device of the parameters of a task's model."""
     assert model.frequencies is not None
     return model.frequencies
 
 
 def load_of(model: Encoder, dtype: str, tokens: float, examples: int, *, padded: bool) -> Load:
-    """How much work a pass over so many tokens is; passes over padding are not compiled as a whole."""
+    """How much work a pass over ``tokens`` tokens is; with padding, passes are not compiled as a whole."""
     H, D, on_gpu = model.n_hidden, model.n_embedding, is_device(model.frequencies)
     weights = 4 * H * H * np.dtype(dtype).itemsize
     ready = stack.compiles_passes(model, model.cell, model.n_hidden, dtype, padded=padded, on_gpu=on_gpu)

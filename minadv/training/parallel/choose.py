@@ -24,7 +24,7 @@ def start_workers(
 ) -> Iterator[Workers]:
     """Workers for a task's steps, with as many BLAS threads as suit its weights; they end with this context."""
     ranks = process_group() if ranks is None else ranks
-    load = task.load  # this loads what compiles passes, and its BLAS, before the threads of that are limited
+    load = task.load  # read first: it loads the compiler of passes and its BLAS, whose threads are limited below
     with limit_threads(1 if load.weights <= CORE_CACHE else ranks.threads):
         sharing: Workers
         if ranks.size > 1:
@@ -47,7 +47,7 @@ WORTH = 1e8
 
 def choose_workers(task: Task, asked: int | None, ranks: int = 1) -> int:
     """The number of workers that share each batch: as asked for, or as many as there are cores where that pays."""
-    load = task.load  # this loads what compiles passes, and its BLAS, before the threads of that are limited
+    load = task.load  # read first: it loads the compiler of passes and its BLAS, before any threads are limited
     if ranks > 1:
         if asked not in (None, 1):
             raise ValueError(f"workers is {asked}, expected 1 under mpiexec: its {ranks} ranks share the batch already")

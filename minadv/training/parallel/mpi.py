@@ -160,7 +160,7 @@ def _read(flat: Any, like: Any) -> Any:
 
 
 def checksum(params: Any) -> int:
-    """A number below 4096 that almost surely differs between different parameters; a float32 adds 4096 such exactly."""
+    """A number below 4096 that almost surely differs for different parameters; float32 adds 4096 of them exactly."""
     crc = 0
     for _, leaf in leaves(params):
         crc = zlib.crc32(np.ascontiguousarray(to_host(leaf)).data, crc)

@@ -2,8 +2,8 @@ r"""Worker processes on one machine that share each batch: parameters and gradie
 
 The parent is the first worker; the others run `main`, are sent the task once and then, for each step, its number. Each
 has one BLAS thread: two processes on half a batch each are faster than two threads on every product, as long as the
-weights are small enough to stay in each core's own cache. They are for steps that are not compiled: those that are let
-other threads run, and `minadv.training.parallel.threads` needs less memory. The processes end with their parent,
+weights are small enough to stay in each core's own cache. They are for steps that are not compiled: compiled steps
+let other threads run, and `minadv.training.parallel.threads` needs less memory. The processes end with their parent,
 however it ends, and nothing is left behind: the shared memory is a file without a name.
 """
 

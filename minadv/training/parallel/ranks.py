@@ -36,7 +36,9 @@ class ProcessGroup:
         self.comm = comm
         self.rank: int = 0 if comm is None else comm.rank
         self.size: int = 1 if comm is None else comm.size
-        self._distress: Any = None if comm is None else comm.Dup()  # for calls that no other call can answer
+        self._distress: Any = (
+            None if comm is None else comm.Dup()
+        )  # apart, so that its barrier cannot be mistaken for another call
         names = [] if comm is None else comm.allgather(platform.node())
         self.neighbours = names.count(platform.node()) or 1  # ranks on this machine, this one included
 
@@ -47,7 +49,7 @@ class ProcessGroup:
 
     @property
     def threads(self) -> int | None:
-        """BLAS threads for each rank, its share of the machine's cores; None: as they are."""
+        """BLAS threads for each rank, its share of the machine's cores; None, without ranks: BLAS decides."""
         return None if self.comm is None else max(1, cores() // self.neighbours)
 
     def meet(self) -> None:
@@ -92,7 +94,7 @@ _alone = threading.local()
 
 @contextmanager
 def each_alone() -> Iterator[None]:
-    """Within it every rank is alone: for independent runs, one a rank."""
+    """Within it every rank is a group of one process: for independent runs, one on each rank."""
     before, _alone.on = getattr(_alone, "on", False), True
     try:
         yield

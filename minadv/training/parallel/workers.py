@@ -68,7 +68,7 @@ WHOLE = Part()
 
 @dataclass(frozen=True)
 class Sums:
-    """What a worker says of its contribution beside the gradient: sums over its examples, with their numbers."""
+    """What a worker reports beside its gradient: sums of NLL and regularizer over its examples, and their number."""
 
     nll: float
     n_nll: int
@@ -79,7 +79,7 @@ class Sums:
 
 @dataclass(frozen=True)
 class Step:
-    """What the workers say of a step: the gradient of the whole batch's loss, and the means to show."""
+    """The result of a step over all workers: the gradient of the whole batch's loss, and the means to show."""
 
     grads: Any
     nll: float
@@ -130,7 +130,7 @@ def sums(term: Term, carry: Any) -> Sums:
 
 
 def gather(grads: Any, parts: Sequence[Sums]) -> Step:
-    """A step from the sum of the gradients and what each worker says, in their order."""
+    """A step from the sum of the gradients and the reports of the workers, in their order."""
     n_nll, n_value = sum(p.n_nll for p in parts), sum(p.n_value for p in parts)
     carry = parts[0].carry
     if len(parts) > 1 and carry is not None:
