@@ -54,6 +54,7 @@ _TEXTBOOK = "experiments.bench.contenders.textbook:Textbook"
 _LIMIT = "experiments.bench.contenders.limit:Limit"
 
 OURS, LEAN, LIMIT, SHARED = "minadv", "minadv without Numba", "limit", "limit, passes shared"
+READABLE = "minadv, readable cells"
 TORCH = ("PyTorch eager", "PyTorch scripted", "PyTorch compiled")
 JAX = ("JAX",)
 TWO = ("PyTorch, 2 processes", "JAX, 2 processes")
@@ -61,6 +62,7 @@ TWO = ("PyTorch, 2 processes", "JAX, 2 processes")
 _ALL = (
     Family(OURS, _OURS, (Setting("as minadv train", None),)),
     Family(LEAN, _OURS, (Setting("as minadv train", None, options={"numba": False}),)),
+    Family(READABLE, _OURS, (Setting("as minadv train", None, options={"engine": "plain"}),)),
     Family("minadv, 1 process", _OURS, (Setting("1 thread", 1, options={"workers": 1}),)),
     Family(TORCH[0], _TORCH, _threads(how="eager", flush=True)),
     Family(TORCH[1], _TORCH, _threads(how="scripted", flush=True)),
