@@ -14,7 +14,7 @@ TABLE = {
         ("freed places lost", "(excess == before)", "(excess == 0)", STRICT),
         (
             "ties by highest index",
-            'order = xp.argsort(-gain, axis=1, kind="stable")',
+            'order = xp.argsort(-gain, axis=1, kind="stable")  # ties by lowest index',
             'order = xp.argsort(gain, axis=1, kind="stable")[:, ::-1]',
             STRICT,
         ),
@@ -31,6 +31,7 @@ TABLE = {
         ("one example without a distance warns", "(d <= nothing).all()", "(d <= nothing).any()", INFLUENCE),
     ],
     "objective.py": [
+        ("first mask not scaled", "given.append(self.seen(start))", "given.append({**self.fixed, **start})", SEARCH),
         (
             "map of m, not of eps",
             "masks.scale_backward(e, dm[n], self.scale, p=self.p)",
@@ -61,17 +62,11 @@ TABLE = {
         ("former names unknown", "FORMER.get(option, option)", "option", RECORDS),
     ],
     "adversary.py": [
-        ("one noise for both", "perturbed = noise if adv_noise is None else adv_noise", "perturbed = noise", OPTIONS),
+        ("one noise for both", "adv_noise=noise if adv_noise is None else adv_noise", "adv_noise=noise", OPTIONS),
         (
             "base mask not scaled",
             "scaled = {name: masks.scale(eps, scale, p=p) for name, eps in eps0.items()}",
             "scaled = dict(eps0)",
-            SEARCH,
-        ),
-        (
-            "first mask not scaled",
-            "{n: masks.scale(e, scale, p=p) for n, e in first.items()}",
-            "first",
             SEARCH,
         ),
         ("base pass forgotten", "keep(base.cache)", "pass", SEARCH),
