@@ -137,8 +137,8 @@ def _subnormals(subnormals: dict[str, Any]) -> str:
         for name, s in found.items()
     ]
     return (
-        "## Subnormal numbers\n\nA full backward pass with one unit masked: with `elementwise.flush_vanished`, as always, "
-        "and without it; and how much of the cell's gradient at the first step is subnormal.\n\n"
+        "## Subnormal numbers\n\nA full backward pass with one unit masked: with `elementwise.flush_vanished`, as "
+        "always, and without it; and how much of the cell's gradient at the first step is subnormal.\n\n"
         + reporting.markdown(["size", "gradients that vanish", "seconds", "subnormal"], rows)
     )
 

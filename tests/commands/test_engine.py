@@ -11,7 +11,7 @@ from minadv.training.runs import log
 from tests.support.compare import assert_close
 
 OLD_RUNS = Path(__file__).parents[1] / "tasks" / "old_runs"
-SHORT = "--train-steps 2 --eval-every 2 --dtype float64 --workers 1 --device cpu".split()
+SHORT = ["--train-steps", "2", "--eval-every", "2", "--dtype", "float64", "--workers", "1", "--device", "cpu"]
 TASKS = {
     "digits": "train digits --rows --hidden 6 --delta 0.4 --batch 50 --ramp-up 0",
     "gru": "train digits --rows --hidden 6 --delta 0.4 --batch 50 --cell gru --layers 2 --ramp-up 0",
