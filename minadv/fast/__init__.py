@@ -28,7 +28,7 @@ from minadv.backend import is_device
 from minadv.base.machine import blas_setting
 from minadv.fast import choice, threads
 from minadv.fast.columns import Columns
-from minadv.fast.engine import CELLS, Engine, Inputs, Plain
+from minadv.fast.engines import CELLS, Engine, Inputs, Plain
 from minadv.fast.remat import Recomputing
 from minadv.fast.rows import GruRows, RnnRows
 from minadv.fast.threads import limit_threads

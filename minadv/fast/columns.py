@@ -20,7 +20,7 @@ from minadv.backend import Array, namespace, to_host
 from minadv.base.checks import expect_shape, forward_inputs, gradient_inputs
 from minadv.fast import choice, elementwise
 from minadv.fast.chunks import Chunks, split
-from minadv.fast.engine import Inputs
+from minadv.fast.engines import Inputs
 from minadv.fast.packing import Packed, by_gate, input_products, packed, worth_keeping
 from minadv.fast.workspace import Slot, Workspace, take_slot
 

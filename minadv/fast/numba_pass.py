@@ -26,7 +26,7 @@ from minadv.backend import Array
 from minadv.base.checks import forward_inputs, gradient_inputs
 from minadv.fast import elementwise, numba_steps
 from minadv.fast.chunks import Chunks, chunk_length, split
-from minadv.fast.engine import Inputs, OneByOne
+from minadv.fast.engines import Inputs, OneByOne
 from minadv.fast.packing import by_gate, input_products, packed, worth_keeping
 from minadv.fast.workspace import Slot, Workspace, take_slot
 

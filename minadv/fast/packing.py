@@ -9,7 +9,7 @@ from typing import Any
 
 from minadv.backend import Array, is_host, namespace
 from minadv.fast import threads
-from minadv.fast.engine import Inputs
+from minadv.fast.engines import Inputs
 from minadv.fast.workspace import Slot, Workspace
 
 

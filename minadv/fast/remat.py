@@ -13,7 +13,7 @@ from typing import Any
 from minadv.backend import Array, namespace
 from minadv.base.checks import gradient_inputs
 from minadv.base.trees import tree_add, tree_map
-from minadv.fast.engine import Engine, Inputs, OneByOne
+from minadv.fast.engines import Engine, Inputs, OneByOne
 from minadv.fast.workspace import Workspace, scope
 
 

@@ -12,7 +12,7 @@ from minadv import gru, rnn
 from minadv.backend import Array, namespace
 from minadv.base.checks import forward_inputs, gradient_inputs
 from minadv.fast import elementwise
-from minadv.fast.engine import Inputs, OneByOne
+from minadv.fast.engines import Inputs, OneByOne
 from minadv.fast.workspace import Slot, Workspace, take_slot
 
 

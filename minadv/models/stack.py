@@ -107,7 +107,7 @@ def run_layer_backward(
     inputs: bool,
     masks: bool,
 ) -> tuple[Any, list[Any]]:
-    """Back through one layer of several passes that one engine ran: see `minadv.fast.engine.Engine.backward`."""
+    """Back through one layer of several passes that one engine ran: see `minadv.fast.engines.Engine.backward`."""
     engine, own = caches[0].engine, [cache.own for cache in caches]
     return engine.backward(params, own, dhs, dstates, weights=weights, inputs=inputs, masks=masks)
 

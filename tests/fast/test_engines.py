@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 
 from minadv.base.trees import leaves, tree_add, tree_map
-from minadv.fast.engine import Inputs, Plain
+from minadv.fast.engines import Inputs, Plain
 from minadv.fast.workspace import StaleCacheError, Workspace, scope
 from tests.support.cells import GAPS, RAGGED, make, seeds, sizes_and_masks
 from tests.support.compare import assert_close, assert_same_bits

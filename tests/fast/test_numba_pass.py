@@ -14,7 +14,7 @@ from minadv.base import machine
 from minadv.base.trees import tree_map
 from minadv.fast import choice, engine, packing
 from minadv.fast.columns import Columns
-from minadv.fast.engine import Inputs, Plain
+from minadv.fast.engines import Inputs, Plain
 from minadv.fast.workspace import Slot, StaleCacheError, Workspace, scope
 from tests.support import engines
 from tests.support.cells import make, seeds, sizes_and_masks

@@ -9,7 +9,7 @@ import pytest
 from minadv.base.trees import leaves, tree_map
 from minadv.fast import choice, elementwise
 from minadv.fast.columns import Columns
-from minadv.fast.engine import Inputs
+from minadv.fast.engines import Inputs
 from tests.support.cells import GAPS, make
 from tests.support.compare import assert_close
 

@@ -10,7 +10,7 @@ import pytest
 from minadv import lstm
 from minadv.fast import reusing
 from minadv.fast.columns import Columns
-from minadv.fast.engine import Inputs
+from minadv.fast.engines import Inputs
 from minadv.fast.remat import Recomputing
 from minadv.fast.workspace import Workspace
 from minadv.models.classifier import Batch, Classifier

@@ -12,7 +12,7 @@ from minadv.backend import to_host
 from minadv.base.trees import tree_add, tree_map
 from minadv.fast import columns, packing, reusing
 from minadv.fast.columns import Columns
-from minadv.fast.engine import Inputs
+from minadv.fast.engines import Inputs
 from minadv.fast.workspace import StaleCacheError, Workspace, scope
 from minadv.models import Batch, Classifier, stack
 from minadv.models.classifier import Noise

@@ -7,7 +7,7 @@ import numpy as np
 
 from minadv.base.trees import tree_map
 from minadv.fast.columns import Columns
-from minadv.fast.engine import Engine, Inputs, Plain
+from minadv.fast.engines import Engine, Inputs, Plain
 from minadv.fast.remat import Recomputing
 from minadv.fast.rows import GruRows, RnnRows
 from tests.support.cells import Problem
