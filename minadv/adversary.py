@@ -115,9 +115,11 @@ def find_adversary(
         state=state,
     )
     with protocol.scope(model) as keep:  # at its end the model may forget every pass but the base pass
-        objective, base, first = objective.begin(m0, noise, search.first(eps0, b, rng))
+        with protocol.scope(model) as keep_for_search:
+            objective, base, first = objective.begin(m0, noise, search.first(eps0, b, rng))
+            keep_for_search(base.cache)
+        visits = search.run(objective, first, rng)  # Eq. 4, the argmax
         keep(base.cache)
-    visits = search.run(objective, first, rng)  # Eq. 4, the argmax
     result = search.result(visits)
     if result.d is not None and bool((nan := result.d != result.d).any()):
         raise ValueError(

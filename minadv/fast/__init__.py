@@ -108,7 +108,8 @@ def describe(on_gpu: bool = False, engine: str | None = None) -> Description:
 def reusing(model: Model, work: Workspace | None = None) -> Model:
     """A model like this one whose passes take their buffers from ``work`` (None: a new workspace).
 
-    Each worker has its own workspace. A model whose class knows nothing of buffers, such as a user's, stays as it is.
+    Run its passes within ``model.scope()``, at whose end their memory is free for later passes. Each worker has its own
+    workspace. A model whose class knows nothing of buffers, such as a user's, stays as it is.
     """
     with_buffers = getattr(type(model), "with_buffers", None)
     return model if with_buffers is None else with_buffers(model, Workspace() if work is None else work)

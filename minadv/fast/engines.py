@@ -115,4 +115,5 @@ class Plain(OneByOne):
     def run_backward(
         self, params: Any, cache: Any, dh: Array | None, dstate: Any, weights: bool, inputs: bool, masks: bool
     ) -> Any:
-        return CELLS[self.cell].backward(params, cache, dh, dstate=dstate, weights=weights)
+        grads = CELLS[self.cell].backward(params, cache, dh, dstate=dstate, weights=weights)
+        return replace(grads, x=grads.x if inputs else None, m=grads.m if masks else None, hhat=None)

@@ -179,5 +179,8 @@ def compiles_passes(
     model: Any, cell: str, n_hidden: int, dtype: npt.DTypeLike, *, padded: bool = False, on_gpu: bool
 ) -> bool:
     """Whether the passes of a model's layer are compiled as a whole, and so let other threads run."""
-    nbytes, asked = 4 * n_hidden * n_hidden * np.dtype(dtype).itemsize, getattr(model, "engine", None)
+    nbytes, asked = (
+        4 * n_hidden * n_hidden * np.dtype(dtype).itemsize,
+        model.engine if isinstance(model, Buffered) else None,
+    )
     return cell == "lstm" and not padded and not on_gpu and fast.compiles_passes(nbytes, dtype, asked)

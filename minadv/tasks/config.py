@@ -19,6 +19,7 @@ from minadv import regularizers, searches
 from minadv.models.classifier import Classifier
 from minadv.models.language.model import LanguageModel
 from minadv.models.pretraining import TextLM
+from minadv.models.stack import Buffered
 from minadv.models.text import TextClassifier
 from minadv.training import clip, ema, optimizers, schedules
 from minadv.training.loop import Recipe
@@ -95,7 +96,8 @@ def describe_recipe(recipe: Recipe) -> dict[str, Any]:
 def today(config: dict[str, Any]) -> dict[str, Any]:
     """A configuration as this version would write it; earlier ones wrote models, recipes and searches differently."""
     found = {**config, "recipe": describe_recipe(build_recipe(config["recipe"]))}
-    found["model"] = describe(build({"engine": "fast", **config["model"]}, "model"), "model")
+    if issubclass(KINDS.get(config["model"]["kind"], object), Buffered):
+        found["model"] = describe(build({"engine": "fast", **config["model"]}, "model"), "model")
     if "regularizer" in config:
         found["regularizer"] = describe(build(config["regularizer"], "regularizer"), "regularizer")
     if config.get("track") is not None:
@@ -112,6 +114,6 @@ def with_search(given: dict[str, Any]) -> dict[str, Any]:
     former = {name: given[name] for name in SEARCH_OPTIONS if name in given}
     if not former and not isinstance(given.get("search"), str):
         return given
-    options = {**former, **former.get("rule_options", {})}
+    options = {"adv_steps": 1, **former, **(former.get("rule_options") or {})}
     others = {name: value for name, value in given.items() if name not in SEARCH_OPTIONS}
     return {**others, "search": searches.by_name(given.get("search", "greedy"), **options)}

@@ -20,6 +20,7 @@ import numpy as np
 
 from minadv import fast
 from minadv.backend import Device, DeviceName, choose_device
+from minadv.models.stack import Buffered
 from minadv.regularizers import Plain, Regularizer
 from minadv.tasks import config as configs
 from minadv.tasks.config import build, build_recipe, describe, describe_recipe
@@ -65,7 +66,7 @@ class Plan:
             out=self.out,
             resume=self.resume,
             today=configs.today,
-            workers=workers or self.workers,
+            workers=self.workers if workers is None else workers,
             cuda_aware_mpi=cuda_aware_mpi,
             title=type(getattr(self.task, "regularizer", self.model)).__name__,
             progress=progress,
@@ -127,8 +128,10 @@ def plan(
     described in `minadv.tasks.text.family`, `minadv.tasks.pretrain.family` and `minadv.tasks.language.family`.
     """
     family, about = of_model(model), dict(about or {})
-    if getattr(model, "engine", "none of ours") is None:  # a run goes on with the engine that it was begun with
-        model = replace(model, engine=fast.describe().engine)
+    if isinstance(model, Buffered) and model.engine is None:  # a run goes on with the engine that it was begun with
+        theirs = read_config(Path(out)) if out is not None and resume and (Path(out) / folder.CONFIG).exists() else {}
+        engine: Any = configs.today(theirs)["model"].get("engine") if theirs else None
+        model = replace(model, engine=engine or fast.describe().engine)
     if not isinstance(data, family.data):
         name = f"{family.data.__module__}.{family.data.__name__}"
         raise TypeError(f"data is a {type(data).__name__}, expected a {name} for a {type(model).__name__}")

@@ -66,8 +66,11 @@ def expect_used(options: Namespace) -> None:
 
 def _expect_used_by_search(options: Namespace) -> None:
     """Raise ValueError for an option that was given and that the chosen search does not have."""
+    if getattr(options, "variant", None) == "authors" and options.search != "greedy" and options.rule is None:
+        raise ValueError(f"--variant authors: --search {options.search} has no flip rule, expected greedy")
     for name, field in {"adv_steps": "K", "rule": "rule", "init": "start", "max_masks": "max_masks"}.items():
-        value, able = getattr(options, name, None), [s for s, kind in SEARCHES.items() if hasattr(kind, field)]
+        value = getattr(options, name, None)
+        able = [s for s, kind in SEARCHES.items() if field in vars(kind)["__dataclass_fields__"]]
         if options.search not in able and name in options.defaults and value != options.defaults[name]:
             said = f"--{name.replace('_', '-')} {value}: --search {options.search} has no use for it"
             raise ValueError(f"{said}, expected one of {', '.join(able)}")

@@ -37,7 +37,9 @@ def test_every_output_in_single_precision(cell, engine, put, drawn, rng):
     exact = rounded(make(cell, rng, put, **drawn))
     found = run(engine, cast(exact, np.float32))
     assert {a.dtype for _, a in leaves(found)} == {np.dtype(np.float32)}
-    assert_close(found, readable(exact), 5e-5)
+    expected = readable(exact)
+    largest = max(float(abs(a).max()) for _, a in leaves(expected))  # masks up to 2 let states and gradients grow
+    assert_close(found, expected, 5e-5 * max(1.0, largest))
 
 
 @every_engine
@@ -55,8 +57,7 @@ def test_what_is_not_asked_for_is_left_out(cell, engine, left_out, rng, put):
     h, state, grads = run(engine, problem, **{left_out: False})
     whole = run(engine, problem)
     field = {"weights": "params", "inputs": "x", "masks": "m"}[left_out]
-    if not isinstance(engine, Plain) or left_out == "weights":  # the readable cell leaves out nothing else
-        assert getattr(grads, field) is None
+    assert getattr(grads, field) is None
     others = {field: None}
     assert_close((h, state, replace(grads, **others)), (*whole[:2], replace(whole[2], **others)))
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from minadv import lstm
+from minadv.adversary import find_adversary
 from minadv.backend import to_host
 from minadv.base.trees import tree_add, tree_map
 from minadv.fast import columns, packing, reusing
@@ -301,3 +302,16 @@ def test_a_batch_that_is_read_by_columns(rng, put):
     [(below, _, _)] = stack.forward("lstm", params.cells[:1], [batch.x], state=None, masks=[(None,)], valid=None)
     above, _, _ = lstm.forward(params.cells[1], put(np.ascontiguousarray(to_host(below))))
     assert_close(features, above)
+
+
+def test_a_search_outside_any_scope_compares_with_the_base_pass(rng, put):
+    """The base pass's features may lie in its buffers: the search must not take those for passes of its own."""
+    model, params, batch = network(rng, put, steps="all", B=6)
+    lam = put(np.full(4, 0.25))
+    reused = reusing(model)
+    for seed in range(3):
+        traces = [
+            find_adversary(one, params, batch, rng=np.random.default_rng(seed), budgets=2, search=Greedy(K=3), lam=lam)
+            for one in (model, reused)
+        ]
+        assert_same_bits((traces[0].eps, traces[0].d), (traces[1].eps, traces[1].d))

@@ -26,7 +26,7 @@ import numpy as np
 
 from minadv.backend import Array
 from minadv.base import machine
-from minadv.base.trees import leaves, tree_map
+from minadv.base.trees import leaves, tree_add, tree_map
 from minadv.fast import limit_threads, reusing
 from minadv.training.loop import TrainingError
 from minadv.training.parallel.workers import Part, Step, Sums, Workers, gather, sums
@@ -75,7 +75,7 @@ class ProcessWorkers(Workers):
         theirs = [self._memory.read(flat, params) for flat in self._memory.grads]
         grads = term.grads
         for other in theirs:
-            grads = tree_map(lambda a, b: a + b, grads, other)
+            grads = tree_add(grads, other)
         return gather(grads, said)
 
     def _receive(self, index: int) -> Sums:

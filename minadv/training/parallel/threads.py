@@ -1,9 +1,9 @@
 r"""Threads of one process that share each batch.
 
 Python runs one thread at a time, but a matrix product and a compiled step let go of its lock. Where a step of the
-network is little else, because it is compiled (`minadv.fast.compiled`) or because its weights are large, threads are as
-fast as worker processes, and share one Python and all that it has loaded; of their own they have the buffers of their
-passes, packed weights among them. Elsewhere `minadv.training.parallel.processes` is faster.
+network is little else, because it is compiled (`minadv.fast.numba_pass`) or because its weights are large, threads are
+as fast as worker processes, and share one Python and all that it has loaded; of their own they have the buffers of
+their passes, packed weights among them. Elsewhere `minadv.training.parallel.processes` is faster.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ def header(*, seed: int, config: dict[str, Any]) -> Record:
         "seed": seed,
         "config": config,
         "engine": _engine(config),
-        "versions": versions(),
+        "versions": versions(_asked(config)),
         "platform": platform.platform(),
     }
 
@@ -50,27 +50,34 @@ def header(*, seed: int, config: dict[str, Any]) -> Record:
 def resumed(config: dict[str, Any]) -> Record:
     """The record of a run that goes on: versions and machine, which may have changed; its step is added by the loop."""
     where = {name: config.get(name) for name in ("workers", "ranks", "device")}
-    found = {"engine": _engine(config), "versions": versions(), "platform": platform.platform()}
+    found = {"engine": _engine(config), "versions": versions(_asked(config)), "platform": platform.platform()}
     return {"kind": "resumed", "time": now(), **found, **where}
 
 
 def _engine(config: dict[str, Any]) -> str:
     """What computes the passes of a run, and why, in one line."""
-    return describe(config.get("device") == "gpu", config.get("model", {}).get("engine")).why
+    return describe(config.get("device") == "gpu", _asked(config)).why
 
 
-def versions() -> dict[str, str]:
+def _asked(config: dict[str, Any]) -> str | None:
+    """The engine that a run's model was asked for; a model of another's may mean something else by the word."""
+    engine = config.get("model", {}).get("engine")
+    return engine if engine in ("fast", "plain") else None
+
+
+def versions(engine: str | None = None) -> dict[str, str]:
     """Versions of Python and of the libraries that the numbers depend on, and the BLAS with its threads."""
     import scipy
 
+    computing = describe(engine=engine)
     found = {
         "python": platform.python_version(),
         "numpy": np.__version__,
         "scipy": scipy.__version__,
         "minadv": __version__,
-        **describe().versions,
+        **computing.versions,
     }
-    pools = describe().blas
+    pools = computing.blas
     if not pools:
         return found
     if "numba" not in found:  # Numba's products are SciPy's, which may bring a BLAS of its own
