@@ -131,7 +131,8 @@ def plan(
     if isinstance(model, Buffered) and model.engine is None:  # a run goes on with the engine that it was begun with
         theirs = read_config(Path(out)) if out is not None and resume and (Path(out) / folder.CONFIG).exists() else {}
         engine: Any = configs.today(theirs)["model"].get("engine") if theirs else None
-        model = replace(model, engine=engine or fast.describe().engine)
+        engine = engine or fast.describe().engine
+        model = replace(model, engine=engine)
     if not isinstance(data, family.data):
         name = f"{family.data.__module__}.{family.data.__name__}"
         raise TypeError(f"data is a {type(data).__name__}, expected a {name} for a {type(model).__name__}")
