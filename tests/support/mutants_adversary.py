@@ -3,6 +3,7 @@
 from tests.support.mutants import Mutant
 
 STRICT, FLIP, MASKS, INFLUENCE = "properties/test_strict_flip.py", "test_flip.py", "test_masks.py", "test_influence.py"
+TOGETHER = "fast/test_together.py"
 SEARCH, OPTIONS, MAPS = "test_adversary.py", "test_adversary_options.py", "gradients/test_influence.py"
 RECORDS, MODEL = "test_searches.py", "models/test_classifier.py"
 TERMS, GRADIENTS, INPUTS = "test_regularizers.py", "gradients/test_regularizers.py", "test_input_perturbations.py"
@@ -69,7 +70,8 @@ TABLE = {
             "scaled = dict(eps0)",
             SEARCH,
         ),
-        ("base pass forgotten", "keep(base.cache)", "pass", SEARCH),
+        ("base pass forgotten", "        keep(base.cache)\n", "", TOGETHER),
+        ("base pass lost to the search", "keep_for_search(base.cache)", "pass", TOGETHER),
     ],
     "models/comparing.py": [
         ("base not stopped in the head", "if not stop_base:", "if True:", GRADIENTS),
