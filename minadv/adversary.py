@@ -27,9 +27,9 @@ from minadv.backend import Array
 from minadv.base.checks import expect_floating, expect_shape
 from minadv.base.shared_draws import Rng
 from minadv.base.trees import any_array
-from minadv.objective import Masks, Objective, Visit
+from minadv.objective import Masks, Objective, Remembered, Search, Visit
 from minadv.protocol import Model, Pass, Site, choose_sites
-from minadv.searches import Greedy, Search
+from minadv.searches import Greedy
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,7 @@ class Trace:
     search: Search
     base: Pass | None  # the pass under the base mask
     flips: dict[str, Array] = field(default_factory=dict)  # (B,) a site: Hamming distance of eps to eps0
+    memory: Remembered | None = None  # of a search that remembers: what to give it at the next visit
 
     @property
     def start(self) -> Masks:
@@ -78,6 +79,7 @@ def find_adversary(
     adv_noise: Any = None,
     sites: tuple[str, ...] | None = None,
     state: Any = None,
+    memory: Remembered | None = None,
     rng: Rng | None = None,
 ) -> Trace:
     r"""Find the mask, within a budget of flips, whose prediction is furthest from that of the base mask (Eq. 4).
@@ -87,7 +89,8 @@ def find_adversary(
     `minadv.distances`; ``scale`` is as in `minadv.masks.scale`, with ``p`` for ``"inverted"``. ``noise`` is that of the
     base pass (None: no noise), ``adv_noise`` that of the perturbed passes (None: the same). ``lam``, (N,) or (N, B) for
     the N steps of the model's features, weighs them (default: the model's). ``sites`` defaults to every recurrent one;
-    ``state`` is the recurrent state that every pass starts from. ``rng`` may be None for a search that draws nothing.
+    ``state`` is the recurrent state that every pass starts from. ``memory`` is what a search that remembers returned as
+    ``Trace.memory`` for the same examples (None: they are new). ``rng`` may be None for a search that draws nothing.
 
     The base pass is in the trace, so that gradients can be taken through it later; the other passes may be forgotten
     (`minadv.protocol.scope`).
@@ -113,6 +116,7 @@ def find_adversary(
         p=p,
         adv_noise=noise if adv_noise is None else adv_noise,
         state=state,
+        memory=_expect_memory(memory, search, eps0, b),
     )
     with protocol.scope(model) as keep:  # at its end the model may forget every pass but the base pass
         with protocol.scope(model) as keep_for_search:
@@ -126,6 +130,11 @@ def find_adversary(
             f"the distance is NaN for example {int(nan.argmax())}: are its input and the parameters finite?"
         )
     maps = [visit.im for visit in visits if visit.im is not None]
+    remembered = None
+    if search.remembers and result.d is not None:
+        flips = {name: result.eps[name] != eps0[name] for name in eps0}
+        seen = 0 * result.d.astype(int) if memory is None else memory.visits
+        remembered = Remembered(flips, result.d, seen + 1)
     return Trace(
         eps=result.eps,
         eps0=eps0,
@@ -137,7 +146,29 @@ def find_adversary(
         search=search,
         base=base,
         flips={name: masks.hamming(result.eps[name], eps0[name]) for name in eps0},
+        memory=remembered,
     )
+
+
+def _expect_memory(
+    memory: Remembered | None, search: Search, eps0: Masks, budgets: Mapping[str, int]
+) -> Remembered | None:
+    """The memory, if it fits: boolean flips of these examples and sites, within the budgets; else raise ValueError."""
+    if memory is None:
+        return None
+    if not search.remembers:
+        raise ValueError(f"memory was given, and {search} remembers nothing: use search=Memory()")
+    for what, flips in (("flips", memory.flips), ("lent", memory.lent)):
+        if flips is None:
+            continue
+        if set(flips) != set(eps0):
+            raise ValueError(f"memory.{what} has {sorted(flips)}, expected one entry for each of {sorted(eps0)}")
+        for name, e in eps0.items():
+            expect_shape(f"memory.{what}[{name!r}]", flips[name], (len(e) if what == "flips" else "P", e.shape[1]))
+            if flips[name].dtype != bool or bool((flips[name].sum(axis=1) > budgets[name]).any()):
+                raise ValueError(f"memory.{what}[{name!r}], expected booleans, {budgets[name]} True a row at most")
+    expect_shape("memory.visits", memory.visits, (len(next(iter(eps0.values()))),))
+    return memory
 
 
 def expect_search(search: Any) -> None:

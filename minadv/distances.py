@@ -79,6 +79,24 @@ def logit2(logits0: Array, logits1: Array) -> tuple[Array, Array, Array]:
     return (gap * gap).mean(axis=-1), dlogits0, -dlogits0
 
 
+def surprise(logits0: Array, logits1: Array) -> tuple[Array, Array, Array]:
+    r""":math:`-\log p_y`, where y is the class that ``logits0`` predict: how little of it is left in ``logits1``.
+
+    Not a distance, and not among `DISTANCES`: it is not zero where the two are equal, and nor is its gradient, which is
+    what `minadv.relax` asks for. ``dlogits0`` is zero. Exact to rounding however sure the prediction is.
+    """
+    xp = _check(logits0, logits1)
+    chosen = xp.arange(logits0.shape[-1]) == logits0.argmax(axis=-1)[..., None]
+    gap = logits1 - xp.where(chosen, logits1, 0).sum(axis=-1, keepdims=True)  # zero at y
+    top = gap.max(axis=-1, keepdims=True)
+    others = xp.where(chosen, 0, xp.exp(gap - top))  # the odds of the other classes, times exp(-top)
+    against = others.sum(axis=-1, keepdims=True)
+    whole = xp.exp(-top) + against
+    d = xp.where(top > 0, top + xp.log(whole), xp.log1p(against * xp.exp(top)))[..., 0]
+    p = others / whole
+    return d, xp.zeros_like(logits0), xp.where(chosen, -p.sum(axis=-1, keepdims=True), p)
+
+
 DISTANCES: dict[str, Distance] = {"js": js, "kl": kl, "rkl": rkl, "l2": l2, "logit2": logit2}
 
 

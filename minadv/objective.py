@@ -8,12 +8,13 @@ over any model of `minadv.protocol`, with the influence map (Eq. 6) from one bac
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from minadv import distances, masks, protocol
 from minadv.backend import Array, namespace
+from minadv.base.shared_draws import Rng
 from minadv.flip import flip
 from minadv.influence import warn_if_zero
 from minadv.protocol import Comparison, Model, Pass
@@ -29,6 +30,24 @@ class Visit:
     eps: Masks
     d: Array | None  # (B,); None for a last mask that was not scored
     im: Masks | None = None
+    relaxed: bool = False  # whether eps flips units in part: such a mask is looked at, and never returned
+
+
+@dataclass(frozen=True)
+class Remembered:
+    """What a search found for the examples of a batch when it last saw them: given to it, and returned by it."""
+
+    flips: Masks  # boolean, (B, H) a site: the units in which the best mask differed from the base mask
+    d: Array  # (B,), its distance then
+    visits: Array  # (B,), whole numbers: how often the example was seen; 0 is never, and flips and d say nothing
+    lent: Masks | None = None  # boolean, (P, H) a site: flips of other examples, which may be tried
+
+    @staticmethod
+    def nothing(eps0: Masks) -> Remembered:
+        """The memory of examples that were never seen."""
+        e = next(iter(eps0.values()))
+        xp, B = namespace(e), len(e)
+        return Remembered({n: xp.zeros(m.shape, bool) for n, m in eps0.items()}, xp.zeros(B), xp.zeros(B, int))
 
 
 @dataclass(frozen=True)
@@ -47,7 +66,9 @@ class Objective:
     p: float | None
     adv_noise: Any  # of the perturbed passes
     state: Any  # the recurrent state that every pass starts from
-    base_features: Array | None = None  # (N, B, F), of the base pass, once that has been run
+    memory: Remembered | None = None  # what a search that remembers is given
+    m0: Masks = field(default_factory=dict)  # masks of the base pass; a site without one has m = 1
+    base: Pass | None = None  # the base pass, once it has been run
     spent: list[int] = field(default_factory=lambda: [0, 0])  # forward and backward passes
 
     def begin(self, m0: Masks, noise: Any, start: Masks | None) -> tuple[Objective, Pass, Visit | None]:
@@ -62,7 +83,7 @@ class Objective:
         base, *probes = protocol.run_bodies(
             self.model, self.params, self.batch, masks=given, noises=noises, state=self.state
         )
-        begun = replace(self, base_features=base.features, spent=[len(probes), 0])
+        begun = replace(self, m0=m0, base=base, spent=[len(probes), 0])
         return begun, base, None if start is None else begun.influence_of(start, probes.pop())
 
     def score(self, eps: Masks) -> Array:
@@ -91,6 +112,24 @@ class Objective:
         warn_if_zero(im, comparison.d)
         return Visit(eps, comparison.d, im)
 
+    def margin(self) -> tuple[Masks, Array]:
+        """How sure the base pass is: the gradient of its log-odds to m, and p (B,). One backward pass, no forward."""
+        assert self.base is not None
+        dfeatures, p = protocol.margin(self.model, self.params, self.base.features, self.lam)
+        self.spent[1] += 1
+        grads = self.model.body_backward(
+            self.params, self.base.cache, dfeatures, weights=False, masks=tuple(self.eps0)
+        )
+        return grads.masks, p
+
+    def predicted(self) -> Array | None:
+        """The class that the base pass predicts at its last step, (B,); None if the model has no ``logits``."""
+        if not hasattr(self.model, "logits"):
+            return None
+        assert self.base is not None
+        classes: Array = self.model.logits(self.params, self.base.features[-1:])[0].argmax(axis=-1)
+        return classes
+
     def select(self, im: Masks, sign: int = 1) -> Masks:
         """The units of largest positive gain, chosen afresh from eps0; ``sign=-1``: by the negated map."""
         return {n: flip(e, sign * im[n], e, self.budgets[n]) for n, e in self.eps0.items()}
@@ -105,20 +144,47 @@ class Objective:
         return protocol.run_bodies(self.model, self.params, self.batch, masks=ms, noises=noises, state=self.state)
 
     def _compare(self, features: Array) -> Comparison:
-        assert self.base_features is not None
+        assert self.base is not None
         return self.model.compare(
-            self.params, self.base_features, features, self.lam, self.distance, stop_base=True, weights=False
+            self.params, self.base.features, features, self.lam, self.distance, stop_base=True, weights=False
         )
 
 
 def best(visits: Sequence[Visit]) -> Visit:
-    """The best of several masks, example by example; the earlier one on ties."""
-    top = visits[0]
+    """The best of several masks, example by example; the earlier one on ties, and never a relaxed one."""
+    top, *others = [visit for visit in visits if not visit.relaxed]
     assert top.d is not None
     xp = namespace(top.d)
-    for visit in visits[1:]:
+    for visit in others:
         assert top.d is not None and visit.d is not None
         better = visit.d > top.d  # (B,)
         eps = {n: xp.where(better[:, None], visit.eps[n], top.eps[n]) for n in top.eps}
         top = Visit(eps, xp.where(better, visit.d, top.d))
     return top
+
+
+class Search:
+    """What a search is: a small frozen record of its own options, with these methods."""
+
+    name: ClassVar[str]  # on the command line and in configurations
+    remembers: ClassVar[bool] = False  # whether it starts from what it found for the same examples before
+
+    @property
+    def group(self) -> int:
+        """How many neighbours of a batch, counted from its first example, may see each other's masks: 1 is none."""
+        return 1
+
+    def expect_budgets(self, budgets: Mapping[str, int], units: Mapping[str, int]) -> None:
+        """Raise ValueError if ``budgets`` (flips by site) among ``units`` (H by site) are too much for this search."""
+
+    def first(self, eps0: Masks, budgets: Mapping[str, int], rng: Rng | None) -> Masks | None:
+        """The mask of the search's first influence map, which is run beside the base pass; None if it takes no map."""
+        return None
+
+    def run(self, objective: Objective, first: Visit | None, rng: Rng | None) -> tuple[Visit, ...]:
+        """Every mask that the search looks at, in order, beginning with ``first`` if there is one."""
+        raise NotImplementedError
+
+    def result(self, visits: Sequence[Visit]) -> Visit:
+        """The visit whose mask the search returns."""
+        return best(visits)

@@ -13,8 +13,9 @@ Nothing is kept on the model between calls: workers that share a batch may be th
 A batch is whatever the model takes, with a ``len``, the number of examples, and ``targets``, which head is given.
 `minadv.bounds` asks for one method more, ``logits(params, features)``.
 
-Two methods have a default, which `run_bodies`, `run_bodies_backward` and `scope` use for a model that lacks them:
-``bodies`` runs several passes at once, and ``scope`` is a context at whose end passes may be forgotten.
+Three methods have a default, which `run_bodies`, `run_bodies_backward`, `scope` and `margin` use for a model that lacks
+them: ``bodies`` runs several passes at once, ``scope`` is a context at whose end passes may be forgotten, and
+``margin(params, features, lam)`` says how sure the prediction is, with its gradient to the features.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from minadv.backend import Array
+from minadv.backend import Array, namespace
 from minadv.base.shared_draws import Rng
 from minadv.base.trees import tree_add
-from minadv.distances import Distance
+from minadv.distances import Distance, surprise
 
 
 @dataclass(frozen=True)
@@ -131,6 +132,39 @@ def scope(model: Model) -> AbstractContextManager[Callable[[Any], None]]:
     without a ``scope`` of its own forgets nothing.
     """
     return model.scope() if hasattr(model, "scope") else nullcontext(lambda cache: None)
+
+
+def margin(model: Model, params: Any, features: Array, lam: Array | None) -> tuple[Array, Array]:
+    r"""How sure a pass is of what it predicts: the gradient of its log-odds to the features (N, B, F), and p (B,).
+
+    For one step, p is the probability of the predicted class y and the log-odds are :math:`\log p - \log(1 - p)`. For
+    several, :math:`\log p = \sum_t \lambda_t \log p_t / \sum_t \lambda_t`, over the classes predicted at each step, and
+    the gradient is that of :math:`\log p` divided by 1 - p, as it is for one.
+
+    It is made of the model's ``compare``, with `minadv.distances.surprise` for the distance, unless the model has a
+    ``margin(params, features, lam)`` of its own; ``lam`` None is the model's own choice, whose sum is taken to be 1.
+    """
+    if hasattr(model, "margin"):
+        dfeatures, p = model.margin(params, features, lam)
+        return dfeatures, p
+    xp = namespace(features)
+    asked = []
+
+    def distance(logits0: Array, logits1: Array) -> tuple[Array, Array, Array]:
+        asked.append(True)
+        return surprise(logits0, logits1)
+
+    seen = model.compare(params, features, features, lam, distance, stop_base=True, weights=False)
+    if not asked:
+        name = type(model).__name__
+        raise TypeError(
+            f"{name}.compare does not compute the distance that it is given, and {name} has no margin: "
+            "write one of the two, or use a search that needs neither, such as Reselect()"
+        )
+    total = 1 if lam is None else xp.maximum(lam.sum(axis=0), xp.finfo(features.dtype).tiny)
+    surprised = seen.d / total
+    doubt = xp.maximum(-xp.expm1(-surprised), xp.finfo(features.dtype).tiny)  # 1 - p
+    return seen.dfeatures1 * (-1 / (total * doubt))[:, None], xp.exp(-surprised)
 
 
 class Model(Protocol):

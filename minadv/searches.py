@@ -1,7 +1,8 @@
 r"""The searches for the adversarial mask: small frozen records of their own options, over one objective.
 
-`Greedy` is the paper's (Eq. 7, 8). `Reselect` is minadv's own, stronger for about the same price; `Exact` tries every
-mask, for small networks; `Random` is the baseline. `minadv.adversary.find_adversary` runs any of them, and `by_name`
+`Greedy` is the paper's (Eq. 7, 8). minadv's own are stronger: `Reselect`, `minadv.relax.Relax` for the price of the
+paper's, and `minadv.memory.Memory` for training. `Exact` tries every mask, for small networks; `Random` is the
+baseline. `minadv.adversary.find_adversary` runs any of them, and `by_name`
 makes one from the names and options of the command line.
 """
 
@@ -13,7 +14,7 @@ import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -22,32 +23,14 @@ from minadv.backend import Array, namespace
 from minadv.base.checks import expect_at_least, expect_choice
 from minadv.base.shared_draws import Rng
 from minadv.flip import flip
+from minadv.memory import Memory as Memory
 from minadv.objective import Masks, Objective, Visit, best
+from minadv.objective import Search as Search
+from minadv.relax import Relax as Relax
 
 
 class SmallBudgetWarning(UserWarning):
     """With a budget of one flip and a random start, the mask is almost random."""
-
-
-class Search:
-    """What a search is: a small frozen record of its own options, with these methods."""
-
-    name: ClassVar[str]  # on the command line and in configurations
-
-    def expect_budgets(self, budgets: Mapping[str, int], units: Mapping[str, int]) -> None:
-        """Raise ValueError if ``budgets`` (flips by site) among ``units`` (H by site) are too much for this search."""
-
-    def first(self, eps0: Masks, budgets: Mapping[str, int], rng: Rng | None) -> Masks | None:
-        """The mask of the search's first influence map, which is run beside the base pass; None if it takes no map."""
-        return None
-
-    def run(self, objective: Objective, first: Visit | None, rng: Rng | None) -> tuple[Visit, ...]:
-        """Every mask that the search looks at, in order, beginning with ``first`` if there is one."""
-        raise NotImplementedError
-
-    def result(self, visits: Sequence[Visit]) -> Visit:
-        """The visit whose mask the search returns."""
-        return best(visits)
 
 
 @dataclass(frozen=True)
@@ -271,7 +254,7 @@ class Random(Search):
         return tuple(visits)
 
 
-SEARCHES: dict[str, type[Search]] = {kind.name: kind for kind in (Greedy, Reselect, Exact, Random)}
+SEARCHES: dict[str, type[Search]] = {kind.name: kind for kind in (Greedy, Reselect, Relax, Memory, Exact, Random)}
 """The searches by their names on the command line and in configurations."""
 
 FORMER = {"adv_steps": "K", "init": "start"}

@@ -114,7 +114,7 @@ class Searching:
             p=None,
             adv_noise=None,
             state=None,
-            base_features=self.base,
+            base=protocol.Pass(self.base, None, None),
         )
         with protocol.scope(self.model):
             first = search.first(eps0, objective.budgets, rng)
