@@ -27,9 +27,9 @@ class Memory(Search):
 
     ``fresh`` is how often a visit looks afresh: 2 is every other time, 0 the first time only. ``stage`` is the L of the
     relaxed mask of such a visit. ``tries`` is how many masks are tried beside the one that the map selects: on a fresh
-    visit the remembered mask (or, without one, the runner-up), then a lent one; on the others a lent one, then the
-    runner-up; then further lent ones. A lent mask is that of another example: of those that the map at hand promises
-    most of. Where nothing is lent, the runner-up stands in.
+    visit the remembered mask (or, without one, the runner-up), then a lent one; on the others the runner-up and a lent
+    one, of which each comes first in turn; then further lent ones. A lent mask is that of another example, one of those
+    that the map at hand promises most of. Where nothing is lent, the runner-up stands in.
 
     Passes: 2 + tries forward, 1 backward, and 1 backward more where an example of the batch is searched afresh.
     """
@@ -62,9 +62,12 @@ class Memory(Search):
 
         selected, second = objective.select(there.im), runner_up(objective, there.im)
         own = {n: xp.where((memory.visits > 0)[:, None], kept[n], second[n]) for n in eps0}
-        lent = list(_lent(objective, there.im, memory.lent, self.tries, (selected, kept), second))
-        others = [*zip([own, *lent], [*lent[:1], second, *lent[1:]], strict=False)][: self.tries]
-        tried = [selected, *({n: xp.where(afresh, a[n], b[n]) for n in eps0} for a, b in others)]
+        lent = list(_lent(objective, there.im, memory.lent, max(1, self.tries), (selected, kept), second))
+        turn = (memory.visits // 2 % 2 == 0)[:, None]  # whose turn it is to be tried first
+        one = {n: xp.where(turn, second[n], lent[0][n]) for n in eps0}
+        other = {n: xp.where(turn, lent[0][n], second[n]) for n in eps0}
+        pairs = [*zip([own, *lent], [one, other, *lent[1:]], strict=False)][: self.tries]
+        tried = [selected, *({n: xp.where(afresh, a[n], b[n]) for n in eps0} for a, b in pairs)]
         visits = [Visit(eps, d) for eps, d in zip(tried, objective.scores(tried), strict=True)]
         return (Visit(start, there.d, there.im, relaxed=True), scored, *visits)
 

@@ -117,9 +117,7 @@ class Objective:
         assert self.base is not None
         dfeatures, p = protocol.margin(self.model, self.params, self.base.features, self.lam)
         self.spent[1] += 1
-        grads = self.model.body_backward(
-            self.params, self.base.cache, dfeatures, weights=False, masks=tuple(self.eps0)
-        )
+        grads = self.model.body_backward(self.params, self.base.cache, dfeatures, weights=False, masks=tuple(self.eps0))
         return grads.masks, p
 
     def predicted(self) -> Array | None:

@@ -27,6 +27,7 @@ from minadv.adversary import expect_search, find_adversary, find_budgets
 from minadv.backend import Array, namespace
 from minadv.base.trees import tree_add
 from minadv.perturbations import AT, VAT
+from minadv.protocol import choose_sites
 from minadv.searches import Greedy, Search
 from minadv.terms import Regularizer, Setting, Tally, Term
 
@@ -166,6 +167,13 @@ class AdD(Regularizer):
         """The number of flips of each site of a model; raises ValueError for an unknown site or a bad budget."""
         return find_budgets(model, search=self.search, sites=self.sites, delta=self.delta, budgets=self.budgets)
 
+    @property
+    def group(self) -> int:
+        return self.search.group
+
+    def remembers(self, model: Any) -> dict[str, int]:
+        return {site.name: site.H for site in choose_sites(model, self.sites)} if self.search.remembers else {}
+
     def term(self, on: Setting) -> Term:
         noise = on.second_noise(self.share_noise)
         trace = find_adversary(
@@ -183,6 +191,7 @@ class AdD(Regularizer):
             adv_noise=noise,
             sites=self.sites,
             state=on.state,
+            memory=on.memory if self.search.remembers else None,
             rng=on.rng,
         )
         base = trace.base
@@ -215,6 +224,16 @@ class Sum(Regularizer):
     def needs_targets(self) -> bool:
         return any(part.needs_targets for part in self.parts)
 
+    @property
+    def group(self) -> int:
+        return max(part.group for part in self.parts)
+
+    def remembers(self, model: Any) -> dict[str, int]:
+        found = [sites for part in self.parts if (sites := part.remembers(model))]
+        if len(found) > 1:
+            raise ValueError(f"parts is {self.parts}, expected one adversary that remembers at most")
+        return found[0] if found else {}
+
     def term(self, on: Setting) -> Term:
         weights = [float(w) for w in self.weights or (1.0,) * len(self.parts)]
         total = self.parts[0].term(replace(on, weight=on.weight * weights[0]))
@@ -225,7 +244,7 @@ class Sum(Regularizer):
                 total,
                 value=total.value + share * term.value,
                 grads=tree_add(total.grads, term.grads),
-                trace=total.trace or term.trace,
+                trace=term.trace if total.trace is None or part.remembers(on.model) else total.trace,
                 dx=term.dx if total.dx is None else total.dx,
             )
         return total

@@ -32,6 +32,7 @@ class Setting:
     weight: float
     likelihood: float
     state: Any
+    memory: Any = None  # what a search that remembers is given: a `minadv.objective.Remembered`
 
     def run(self, m: Mapping[str, Array] | None = None, *, noise: Any = None, dx: Array | None = None) -> Pass:
         """A pass under the masks ``m`` (none: the full network) and, unless another is given, the shared noise."""
@@ -76,6 +77,15 @@ class Regularizer:
         """Whether the value itself depends on the targets."""
         return False
 
+    @property
+    def group(self) -> int:
+        """How many neighbours of a batch see each other's masks, and must have one worker: 1 is none."""
+        return 1
+
+    def remembers(self, model: Any) -> dict[str, int]:
+        """The sites, with their number of units, whose masks an adversary remembers from visit to visit."""
+        return {}
+
     def __call__(
         self,
         model: Any,
@@ -87,8 +97,11 @@ class Regularizer:
         weight: float = 1.0,
         likelihood: float = 0.0,
         state: Any = None,
+        memory: Any = None,
     ) -> Term:
         """The term of a batch: see `Term`. ``noise`` is drawn from the model unless one is given; None is no noise.
+
+        ``memory`` is for an adversary that remembers: ``term.trace.memory`` of the last time these examples were seen.
 
         The model may forget the passes afterwards (`minadv.protocol.scope`): no array of a `Term` lies in their memory.
         """
@@ -100,7 +113,7 @@ class Regularizer:
         if isinstance(noise, str) and noise == "draw":
             noise = model.noise(rng, batch)
         with protocol.scope(model):
-            return self.term(Setting(model, params, batch, rng, noise, float(weight), float(likelihood), state))
+            return self.term(Setting(model, params, batch, rng, noise, float(weight), float(likelihood), state, memory))
 
     def term(self, on: Setting) -> Term:
         raise NotImplementedError

@@ -40,9 +40,36 @@ METHOD: dict[str, dict[str, Any]] = {
         "help": "number of influence maps in a search (add, last)",
     },
     "search": {
-        "choices": ("greedy", "reselect", "random"),
+        "choices": ("greedy", "reselect", "relax", "memory", "random"),
         "default": "greedy",
-        "help": "search for the adversarial mask (add, last); exact: for small networks",
+        "help": "search for the adversarial mask (add, last); greedy: the paper's; relax, memory: stronger for the "
+        "same price; exact: for small networks",
+    },
+    "stages": {
+        "type": positive,
+        "nargs": "*",
+        "metavar": "L",
+        "help": "relaxed masks of --search relax: L times the budget of units, flipped by 1/L (default: 2)",
+    },
+    "reselect": {
+        "type": count,
+        "metavar": "N",
+        "help": "how often --search relax takes the map again, at the whole mask (default: 0)",
+    },
+    "runner-up": {
+        "action": argparse.BooleanOptionalAction,
+        "help": "whether --search relax tries the second set of its map too (default: it does)",
+    },
+    "borrow": {
+        "type": count,
+        "metavar": "N",
+        "help": "masks of other examples of the batch that --search relax tries (default: 0)",
+    },
+    "swaps": {"type": count, "metavar": "N", "help": "exchanges of one unit that --search relax or reselect tries"},
+    "tries": {
+        "type": count,
+        "metavar": "N",
+        "help": "masks that --search random tries, or --search memory beside the one of its map (default: 1)",
     },
     "max-masks": {
         "type": positive,

@@ -15,6 +15,7 @@ from minadv.base import launch
 from minadv.tasks.fit import Plan, is_finished, plan, plan_resumed
 from minadv.tasks.methods import expect_used
 from minadv.training.loop import Interrupted
+from minadv.training.memory import Table
 from minadv.training.parallel.processes import WorkerError
 from minadv.training.runs.folder import CONFIG, expect_free, how_to_resume, read_config
 
@@ -53,6 +54,9 @@ def train(planned: Plan, args: argparse.Namespace) -> None:
     """Train a planned run and print a line with its results."""
     if not planned.resume:
         say(f"{planned.family.summary(planned)}; writing {planned.out}")
+    remembered = planned.task.first_carry()
+    if isinstance(remembered, Table):
+        say(f"the search remembers {len(remembered.d):,} examples in {remembered.nbytes / 1e6:.3g} MB")
     say(f"device: {planned.device.why}")
     assert planned.out is not None
     with resumable(planned.out):

@@ -27,6 +27,7 @@ from minadv.tasks.config import build, build_recipe, describe, describe_recipe
 from minadv.tasks.family import Family, of_kind, of_model
 from minadv.tasks.run import Run, blank, moved, open_data, opened
 from minadv.training.loop import Recipe
+from minadv.training.memory import Table
 from minadv.training.parallel.choose import same_workers
 from minadv.training.runs import checkpoints, folder
 from minadv.training.runs.folder import RunError, kind_of, read_config, run_task
@@ -233,7 +234,11 @@ def make_task(
     """The task of a family, and what its configuration says of it beside the settings."""
     if "dtype" in settings:
         settings["dtype"] = str(np.dtype(settings["dtype"]))
-    return family.make_task(model, data, regularizer=regularizer, seed=seed, device=device, **settings)
+    task, more = family.make_task(model, data, regularizer=regularizer, seed=seed, device=device, **settings)
+    carry = task.first_carry()
+    if isinstance(carry, Table):  # so that checkpoints can be read without the data
+        more["memory"] = {"examples": len(carry.d), "units": carry.units}
+    return task, more
 
 
 def _begun_with(path: Path, config: dict[str, Any], setting: str) -> str | None:

@@ -12,10 +12,13 @@ from minadv.tasks.options import chosen
 RANDOM = ("vd", "el", "fd", "pi")
 ADVERSARIAL = ("add", "last", "add+vat")
 TWO_PASSES = ("el", "fd", "pi", *ADVERSARIAL)
+OF_SEARCHES = ("stages", "reselect", "runner_up", "borrow", "swaps", "tries")
+"""Options that have the name of the field of a search that they set."""
+
 USES = {
     "p": RANDOM,
     **dict.fromkeys(("delta", "budget", "adv_steps", "search", "max_masks", "rule", "scale"), ADVERSARIAL),
-    **dict.fromkeys(("init", "variant"), ADVERSARIAL),
+    **dict.fromkeys(("init", "variant", *OF_SEARCHES), ADVERSARIAL),
     **dict.fromkeys(("distance", "noise", "fresh", "every", "ramp_up"), TWO_PASSES),
     "stop_base": ("el", *ADVERSARIAL),
     "norm": ("at", "vat", "add+vat"),
@@ -68,11 +71,13 @@ def _expect_used_by_search(options: Namespace) -> None:
     """Raise ValueError for an option that was given and that the chosen search does not have."""
     if getattr(options, "variant", None) == "authors" and options.search != "greedy" and options.rule is None:
         raise ValueError(f"--variant authors: --search {options.search} has no flip rule, expected greedy")
-    for name, field in {"adv_steps": "K", "rule": "rule", "init": "start", "max_masks": "max_masks"}.items():
+    fields = {"adv_steps": "K", "rule": "rule", "init": "start", "max_masks": "max_masks"}
+    for name, field in (fields | dict(zip(OF_SEARCHES, OF_SEARCHES, strict=True))).items():
         value = getattr(options, name, None)
         able = [s for s, kind in SEARCHES.items() if field in vars(kind)["__dataclass_fields__"]]
         if options.search not in able and name in options.defaults and value != options.defaults[name]:
-            said = f"--{name.replace('_', '-')} {value}: --search {options.search} has no use for it"
+            shown = " ".join(map(str, value)) if isinstance(value, list) else value
+            said = f"--{name.replace('_', '-')} {shown}: --search {options.search} has no use for it"
             raise ValueError(f"{said}, expected one of {', '.join(able)}")
 
 
@@ -101,8 +106,11 @@ def _make(method: str, values: dict[str, Any]) -> Regularizer:
 
 def _search(values: dict[str, Any]) -> Search:
     """The search that the options stand for; training takes the last mask of a greedy one, as the paper does."""
-    options = {name: values.get(name) for name in ("adv_steps", "rule", "init", "max_masks")}
-    return by_name(values["search"], **options, variant=values.get("rule_variant"), keep="last")
+    options = {name: values.get(name) for name in ("adv_steps", "rule", "init", "max_masks", *OF_SEARCHES)}
+    if options["stages"] is not None:
+        options["stages"] = tuple(options["stages"])
+    keep = "last" if values["search"] == "greedy" else None
+    return by_name(values["search"], **options, variant=values.get("rule_variant"), keep=keep)
 
 
 def _values(options: Namespace) -> dict[str, Any]:

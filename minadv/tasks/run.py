@@ -26,6 +26,7 @@ from minadv.data.vocabulary import Vocabulary
 from minadv.tasks.config import build, build_recipe
 from minadv.tasks.family import Family, of_kind
 from minadv.training.loop import Recipe, State, weights
+from minadv.training.memory import Table
 from minadv.training.runs import folder
 from minadv.training.runs.folder import Blank, RunError, kind_of, read_config
 
@@ -126,7 +127,10 @@ def blank(config: dict[str, Any]) -> Blank:
     """What a run's state looks like, for reading its checkpoints."""
     model = build(config["model"], "model")
     params = model.init(np.random.default_rng(0), dtype=config["dtype"])
-    return Blank(params, of_kind(kind_of(config)).carry(model, config))
+    carry = of_kind(kind_of(config)).carry(model, config)
+    if "memory" in config:
+        carry = Table.empty(config["memory"]["examples"], config["memory"]["units"])
+    return Blank(params, carry)
 
 
 def moved(config: dict[str, Any], data_dir: str | None) -> dict[str, Any]:

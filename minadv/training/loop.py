@@ -20,6 +20,7 @@ from minadv.base.trees import leaves, tree_map
 from minadv.training.clip import Clip
 from minadv.training.ema import EMA
 from minadv.training.interrupts import CtrlC
+from minadv.training.memory import handed, kept
 from minadv.training.optimizers import ASGD, Adam, Optimizer
 from minadv.training.parallel.workers import OneWorker, Workers
 from minadv.training.progress import Progress
@@ -106,7 +107,8 @@ def advance(task: Task, recipe: Recipe, state: State, workers: Workers) -> tuple
     weight = recipe.weight * recipe.weight_schedule(epoch)
     rate = recipe.lr_schedule(epoch) * recipe.step_schedule(state.step) * task.rate(state.step)
     with np.errstate(all="ignore"):  # what is not finite is found here, and named, before it can reach a checkpoint
-        done = workers.step(state.params, state.step, weight=weight, carry=state.carry)
+        carry = handed(task, state.carry, state.step)
+        done = workers.step(state.params, state.step, weight=weight, carry=carry)
         nll, value, grads = done.nll, done.value, done.grads
         _expect_finite(state.step, "the gradient", grads)
         if recipe.clip is not None:
@@ -119,7 +121,8 @@ def advance(task: Task, recipe: Recipe, state: State, workers: Workers) -> tuple
         _expect_finite(state.step, "the update", {"params": params, "optimizer": optimizer})
     ema = state.ema if recipe.ema is None else recipe.ema.update(state.ema, params)
     sums = (state.tally[0] + nll, state.tally[1] + value, state.tally[2] + 1)
-    new = replace(state, step=state.step + 1, params=params, optimizer=optimizer, ema=ema, carry=done.carry, tally=sums)
+    carry = kept(state.carry, done.carry)
+    new = replace(state, step=state.step + 1, params=params, optimizer=optimizer, ema=ema, carry=carry, tally=sums)
     return new, {"loss": nll, "regularizer": value}
 
 

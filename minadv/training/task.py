@@ -51,7 +51,10 @@ class Task(Protocol):
         ...
 
     def first_carry(self) -> Any:
-        """What the first step is handed: a state that is carried from batch to batch, or None."""
+        """What is carried from step to step, before the first: a recurrent state, a table of what was found, or None.
+
+        A task whose carry is a `minadv.training.memory.Table` has ``ids(step)`` too, the rows of the step's examples.
+        """
         ...
 
     def term(
@@ -61,7 +64,8 @@ class Task(Protocol):
 
         With a part of the batch, its contribution: gradients that add up, over all parts, to those of the whole batch,
         the NLL and the regularizer of the part's examples, and the carry of its rows. ``carry`` is whole, arrays with
-        the batch's axis first.
+        the batch's axis first; of a table it is a `minadv.training.memory.Recall`, for which
+        `minadv.training.memory.Rows` are handed back.
         """
         ...
 

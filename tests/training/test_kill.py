@@ -41,11 +41,11 @@ def idx(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def command(run: Path, idx: Path, steps: int) -> list[str]:
+def command(run: Path, idx: Path, steps: int, *more: str) -> list[str]:
     """To begin the run, or to go on with it once its configuration is there: what a user would type."""
     if (run / "config.json").exists():
         return ["train", "--resume", str(run)]
-    return ["train", *SHORT.split(), "--data-dir", str(idx), "--train-steps", str(steps), "--out", str(run)]
+    return ["train", *SHORT.split(), *more, "--data-dir", str(idx), "--train-steps", str(steps), "--out", str(run)]
 
 
 def process(arguments: list[str], call: str = "fsync", n: int = 0, group: int | None = None) -> subprocess.Popen[str]:
@@ -127,6 +127,19 @@ def test_killed_before_its_first_checkpoint(
     assert checkpoints.latest(run) is None
     assert main(command(run, idx, 8)) == 0
     assert ends(run) == whole[8]
+
+
+def test_what_is_remembered_survives_kills(idx: Path, tmp_path: Path) -> None:
+    """In the middle of writing a checkpoint, whose table holds what the search found for each example."""
+    run, whole, remember = tmp_path / "run", tmp_path / "whole", ("--search", "memory")
+    assert main(command(whole, idx, 20, *remember)) == 0
+    for call, n in (("fsync", 7), ("replace", 5), ("fsync", 12)):
+        child = process(command(run, idx, 20, *remember), call, n)
+        child.communicate()
+        assert child.returncode == -signal.SIGKILL
+    assert main(command(run, idx, 20)) == 0
+    assert ends(run) == ends(whole)
+    assert "carry.flips.layer0" in ends(run)[0]
 
 
 def test_ctrl_c(idx: Path, whole: dict[int, Any], tmp_path: Path, capsys: Any) -> None:

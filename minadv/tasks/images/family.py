@@ -52,7 +52,8 @@ OPTIONS = {
     "the run": "out resume seed dtype device engine workers cuda-aware-mpi eval-every checkpoint-every patience track",
     "data": "data-dir rows pool permuted",
     "model": "cell hidden layers readout remat",
-    "method": "method p delta adv-steps distance search max-masks rule scale weight ramp-up",
+    "method": "method p delta adv-steps distance search stages reselect runner-up borrow swaps tries max-masks "
+    "rule scale weight ramp-up",
     "optimisation": "epochs train-steps batch optimizer lr clip clip-how",
 }
 CHANGES: dict[str, dict[str, Any]] = {
@@ -63,7 +64,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "distance": {"default": "js"},
     "rule": {"default": "strict"},
     "scale": {"default": "none", "choices": ("none", "inverted", "kept")},
-    "search": {"choices": ("greedy", "reselect", "random", "exact")},
+    "search": {"choices": ("greedy", "reselect", "relax", "memory", "random", "exact")},
     "weight": {"default": 1.0},
     "batch": {"default": 100, "help": "sequences a step"},
     "optimizer": {"choices": ("adam", "rmsprop", "sgd")},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from minadv.fast import reusing
 from minadv.models import stack
 from minadv.models.classifier import Batch, Classifier
 from minadv.regularizers import Plain, Regularizer, Term
+from minadv.training.memory import Rows, Table, rows_of
 from minadv.training.parallel.workers import WHOLE, Part
 from minadv.training.task import Load
 
@@ -62,8 +63,13 @@ class Classify:
     def rate(self, step: int) -> float:
         return 1.0
 
-    def first_carry(self) -> None:
-        return None
+    def first_carry(self) -> Table | None:
+        sites = self.regularizer.remembers(self.model)
+        return Table.empty(len(self.data.train), sites) if sites else None
+
+    def ids(self, step: int) -> Array:
+        """The rows of a step's examples in the table of what is remembered: those in the training data."""
+        return self._batches.rows(step)
 
     @property
     def _batches(self) -> Batches:
@@ -75,14 +81,17 @@ class Classify:
 
     def term(
         self, params: Any, step: int, *, weight: float, carry: Any, part: Part = WHOLE, model: Any = None
-    ) -> tuple[Term, None]:
+    ) -> tuple[Term, Rows | None]:
         rows = self._batches.rows(step)
-        x, y = take(self.data.train, rows[part.rows(len(rows))])
+        part = replace(part, group=self.regularizer.group)
+        mine = rows[part.rows(len(rows))]
+        x, y = take(self.data.train, mine)
+        more = {} if carry is None else {"memory": carry.of(mine, like=x)}
         rng, share = part.rng(stream(self.seed, "masks", step), len(rows)), part.share(len(rows))
         term = self.regularizer(
-            model or self.model, params, Batch(x, y), rng=rng, weight=share * weight, likelihood=share
+            model or self.model, params, Batch(x, y), rng=rng, weight=share * weight, likelihood=share, **more
         )
-        return term, None
+        return term, None if carry is None else rows_of(mine, term)
 
     @property
     def load(self) -> Load:
@@ -92,7 +101,7 @@ class Classify:
         weights, on_gpu = 4 * H * H * x.dtype.itemsize, is_device(x)
         cell = getattr(self.model, "cell", "")
         ready = stack.compiles_passes(self.model, cell, H, x.dtype, on_gpu=on_gpu)
-        return Load(products, weights, self.batch_size, on_gpu, ready)
+        return Load(products, weights, self.batch_size // self.regularizer.group or 1, on_gpu, ready)
 
     def evaluate(self, params: Any, part: str) -> dict[str, Any]:
         split: Split = getattr(self.data, part)

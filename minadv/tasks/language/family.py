@@ -41,8 +41,8 @@ OPTIONS = {
     "patience",
     "data": "data-dir min-count",
     "model": "embed hidden untied word-dropout input-dropout hidden-dropout output-dropout dropconnect ar tar",
-    "method": "method p masked-layers delta budget adv-steps search init rule scale distance fresh every weight "
-    "ramp-up",
+    "method": "method p masked-layers delta budget adv-steps search stages reselect runner-up borrow swaps tries init "
+    "rule scale distance fresh every weight ramp-up",
     "optimisation": "epochs train-steps batch bptt equal-lengths optimizer lr weight-decay nonmono ramp-down clip",
 }
 CHANGES: dict[str, dict[str, Any]] = {
@@ -57,6 +57,8 @@ CHANGES: dict[str, dict[str, Any]] = {
         "nargs": "+",
         "help": "share of units that may flip, or one for each layer, 0: no mask on it (add; default: 0.06)",
     },
+    "search": {"choices": ("greedy", "reselect", "relax", "random")},
+    "tries": {"help": "masks that --search random tries (default: 1)"},
     "init": {"help": "mask that the search starts at (add; default: base, if --fresh noise differs, else flip)"},
     "rule": {"default": "strict"},
     "scale": {"default": "none"},

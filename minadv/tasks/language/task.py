@@ -11,7 +11,7 @@ An evaluation reads a part from its first word to its last with one carried stat
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -112,6 +112,7 @@ class LanguageTask:
         self, params: Any, step: int, *, weight: float, carry: Any, part: Part = WHOLE, model: Any = None
     ) -> tuple[Term, Any]:
         windows, B = self._windows, self.batch_size
+        part = replace(part, group=self.regularizer.group)
         mine = part.rows(B)
         window = windows.window(step, mine)
         batch = TokenBatch(window.x, window.y, checked=True)
@@ -136,7 +137,8 @@ class LanguageTask:
         heaviest = 4 * max(model.hidden) ** 2 * np.dtype(self.dtype).itemsize
         on_gpu = is_device(self.train)
         ready = stack.compiles_passes(model, "lstm", max(model.hidden), self.dtype, on_gpu=on_gpu)
-        return Load(a_word * self.units_per_step, heaviest, self.batch_size, on_gpu, ready)
+        examples = self.batch_size // self.regularizer.group or 1
+        return Load(a_word * self.units_per_step, heaviest, examples, on_gpu, ready)
 
     def evaluate(self, params: Any, part: str) -> dict[str, Any]:
         return evaluate(self.model, params, getattr(self, part), columns=self.columns, window=self.bptt)

@@ -60,7 +60,8 @@ OPTIONS = {
     "the run": "out resume seed dtype device engine workers cuda-aware-mpi eval-every checkpoint-every patience",
     "data": "data-dir vocab-size min-count min-documents valid-share max-tokens",
     "model": "embed hidden layers cell dropout forget-bias pretrained take relu output truncate",
-    "method": "method p delta adv-steps search variant rule scale init noise distance stop-base norm weight",
+    "method": "method p delta adv-steps search stages reselect runner-up borrow swaps tries variant rule scale init "
+    "noise distance stop-base norm weight",
     "optimisation": "epochs train-steps lr lr-decay clip batch unlabelled ema",
 }
 CHANGES: dict[str, dict[str, Any]] = {

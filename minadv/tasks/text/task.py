@@ -35,6 +35,7 @@ from minadv.models.encoder import Encoder
 from minadv.models.text import TextBatch, TextClassifier
 from minadv.regularizers import VD, AdD, Plain, Regularizer, Sum, Term
 from minadv.tasks.methods import expect_room
+from minadv.training.memory import Rows, Table, rows_of
 from minadv.training.parallel.workers import WHOLE, Part
 from minadv.training.task import Load
 
@@ -52,6 +53,7 @@ class Reading:
     weight: float  # the share of the regularizer's weight that these texts have
     likelihood: float
     masks: str  # the name of the stream of their random numbers
+    before: int = 0  # texts of the readings before this one: where its own begin in the table of what is remembered
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +97,9 @@ class TextTask:
         share = self.batch_size / (self.batch_size + n)
         return (
             Reading(train, labelled, share, 1.0, "masks"),
-            Reading(unlabelled, self._buckets(unlabelled, n, "unlabelled"), 1 - share, 0.0, "unlabelled masks"),
+            Reading(
+                unlabelled, self._buckets(unlabelled, n, "unlabelled"), 1 - share, 0.0, "unlabelled masks", len(train)
+            ),
         )
 
     def _buckets(self, documents: Documents, size: int, name: str) -> Buckets:
@@ -123,8 +127,13 @@ class TextTask:
     def rate(self, step: int) -> float:
         return 1.0
 
-    def first_carry(self) -> None:
-        return None
+    def first_carry(self) -> Table | None:
+        sites = self.regularizer.remembers(self.model)
+        return Table.empty(sum(len(r.documents) for r in self.readings), sites) if sites else None
+
+    def ids(self, step: int) -> Array:
+        """The rows of a step's texts in the table of what is remembered: labelled texts, then the others."""
+        return np.concatenate([r.before + r.buckets.rows(step) for r in self.readings])
 
     def init(self) -> Any:
         """Initial parameters, the embeddings and cells pre-trained if they are given."""
@@ -135,16 +144,22 @@ class TextTask:
 
     def term(
         self, params: Any, step: int, *, weight: float, carry: Any, part: Part = WHOLE, model: Any = None
-    ) -> tuple[Term, None]:
-        model = self.model if model is None else model
+    ) -> tuple[Term, Rows | None]:
+        model, part = self.model if model is None else model, replace(part, group=self.regularizer.group)
         with model.scope():  # within it, what passes derive from the parameters is computed once
-            first, *others = [term for r in self.readings for term in self._terms(r, params, step, weight, part, model)]
-        return reduce(_added, others, first), None
+            made = [pair for r in self.readings for pair in self._terms(r, params, step, weight, carry, part, model)]
+        (first, rows), *others = made
+        if rows is not None:
+            rows = tree_map(lambda *parts: np.concatenate(parts), *(own for _, own in made))
+        return reduce(_added, [term for term, _ in others], first), rows
 
     def _terms(
-        self, reading: Reading, params: Any, step: int, weight: float, part: Part, model: TextClassifier
-    ) -> Iterator[Term]:
-        """The terms of the groups of a batch in which this worker has texts, as shares of the batch's mean."""
+        self, reading: Reading, params: Any, step: int, weight: float, carry: Any, part: Part, model: TextClassifier
+    ) -> Iterator[tuple[Term, Rows | None]]:
+        """The terms of the groups of a batch in which this worker has texts, as shares of the batch's mean.
+
+        With each goes what its adversary found, where that is remembered.
+        """
         n = len(reading.buckets.rows(step))
         part.rows(n)  # raises ValueError if there are more workers than texts
         before = 0
@@ -154,19 +169,27 @@ class TextTask:
             if mine.start == mine.stop:
                 continue
             share, generator = (mine.stop - mine.start) / n, stream(self.seed, reading.masks, step, g)
-            yield self.regularizer(
+            ids = reading.before + rows[mine]
+            term = self.regularizer(
                 model,
                 params,
                 text_batch(self.model, reading.documents, rows, max_tokens=self.max_tokens, part=mine),
                 rng=generator if part.count == 1 else Share(generator, mine.start, mine.stop, len(rows)),
                 weight=share * reading.weight * weight,
                 likelihood=share * reading.likelihood,
+                **({} if carry is None else {"memory": carry.of(ids, like=like_params(self.model))}),
             )
+            yield term, None if carry is None else rows_of(ids, term)
+
+    @property
+    def _examples(self) -> int:
+        """How many workers a step can keep busy."""
+        return min(r.buckets.size for r in self.readings) // self.regularizer.group or 1
 
     @property
     def load(self) -> Load:
         tokens = sum(r.buckets.size * float(r.buckets.steps.mean()) for r in self.readings)
-        return load_of(self.model, self.dtype, tokens, min(r.buckets.size for r in self.readings), padded=True)
+        return load_of(self.model, self.dtype, tokens, self._examples, padded=True)
 
     def evaluate(self, params: Any, part: str) -> dict[str, Any]:
         return evaluate(self.model, params, getattr(self.corpus, part), max_tokens=self.max_tokens)

@@ -28,16 +28,25 @@ Made = TypeVar("Made")
 
 @dataclass(frozen=True)
 class Part:
-    """Worker ``index`` of ``count``: which examples of a batch are its own."""
+    """Worker ``index`` of ``count``: which examples of a batch are its own.
+
+    ``group`` neighbours, counted from the batch's first example, stay together: they may see each other's masks.
+    """
 
     index: int = 0
     count: int = 1
+    group: int = 1
 
     def rows(self, n: int) -> slice:
         """Its rows of a batch of ``n`` examples: neighbours, as even in number as can be."""
-        if n < self.count:
-            raise ValueError(f"a batch of {n} examples cannot be shared by {self.count} workers: give fewer workers")
-        return slice(self.index * n // self.count, (self.index + 1) * n // self.count)
+        groups = n // self.group
+        if groups < self.count > 1:
+            said = f", in groups of {self.group}," if self.group > 1 else ""
+            raise ValueError(
+                f"a batch of {n} examples{said} cannot be shared by {self.count} workers: give fewer workers"
+            )
+        first, last = (index * groups // self.count * self.group for index in (self.index, self.index + 1))
+        return slice(first, n if self.index + 1 == self.count else last)
 
     def of_group(self, first: int, n: int) -> slice:
         """Its rows of a group of ``n`` examples that follows ``first`` others of the batch; there may be none.
@@ -45,9 +54,11 @@ class Part:
         A group of fewer examples than workers is dealt out from where the groups before it ended, so that in a batch of
         as many examples as workers each has one.
         """
-        if n >= self.count:
+        if n // self.group >= self.count:
             return self.rows(n)
         mine = (self.index - first) % self.count
+        if self.group > 1:  # too few to part: all are one worker's
+            return slice(0, n) if mine == 0 else slice(0, 0)
         return slice(mine, mine + 1) if mine < n else slice(0, 0)
 
     def rng(self, generator: np.random.Generator, n: int) -> Rng:
