@@ -9,7 +9,7 @@ import pytest
 
 from minadv import regularizers as reg
 from minadv.models import Classifier, LanguageModel, TextClassifier, TextLM
-from minadv.searches import Exact, Greedy, Random, Reselect
+from minadv.searches import Exact, Greedy, Memory, Random, Relax, Reselect
 from minadv.tasks import config
 from minadv.tasks.config import KINDS, ConfigError, build, describe, register
 from minadv.training.clip import Clip
@@ -42,6 +42,8 @@ RECORDS = [
     reg.AdD(budgets=1, search=Exact(max_masks=500)),
     Greedy(K=3, rule="authors", variant="text", start="base"),
     Reselect(K=3),
+    Relax(stages=(4, 2), reselect=1, borrow=2, swaps=4),
+    Memory(fresh=4, tries=2),
     Exact(),
     Random(tries=4),
     reg.AT(norm=2.0),
