@@ -66,9 +66,8 @@ def rkl(logits0: Array, logits1: Array) -> tuple[Array, Array, Array]:
 def skl(logits0: Array, logits1: Array) -> tuple[Array, Array, Array]:
     r"""Symmetrised KL: :math:`\tfrac12 \mathrm{KL}(p^0\|p) + \tfrac12 \mathrm{KL}(p\|p^0)`, that of R-Drop.
 
-    With :math:`r = \log p^0 - \log p`, each term of
-    :math:`\tfrac12 \sum_j (p^0_j - p_j)\, r_j = \tfrac12 \sum_j (p^0_j + p_j)\, r_j \tanh\tfrac{r_j}2` is at least zero.
-    Both KL divergences are sums over the classes; half of the sum of the two is taken, not the sum.
+    With :math:`r = \log p^0 - \log p` it is :math:`\tfrac12 \sum_j (p^0_j - p_j)\, r_j`, in which
+    :math:`p^0_j - p_j = (p^0_j + p_j) \tanh\tfrac{r_j}2`: no term is negative.
     """
     xp = _check(logits0, logits1)
     (log_p0, p0), (log_p1, p1) = _softmax(logits0), _softmax(logits1)

@@ -53,7 +53,9 @@ def test_huge_logits_stay_finite(name, dtype, put):
 def test_the_distance_of_opposite_certainties(put):
     a0, a1 = put(np.array([1e4, -1e4])), put(np.array([-1e4, 1e4]))
     values = {name: float(distance(a0, a1)[0]) for name, distance in DISTANCES.items()}
-    assert values == pytest.approx({"js": np.log(2), "kl": 2e4, "rkl": 2e4, "skl": 2e4, "l2": 2, "logit2": 4e8}, rel=1e-12)
+    assert values == pytest.approx(
+        {"js": np.log(2), "kl": 2e4, "rkl": 2e4, "skl": 2e4, "l2": 2, "logit2": 4e8}, rel=1e-12
+    )
 
 
 def any_pairs(rng, put, dtype):
@@ -103,10 +105,11 @@ def test_rkl_mirrors_kl(rng, put):
 
 
 @pytest.mark.parametrize(
-    ("name", "weight", "rounding"), [("js", 1 / 8, 1e-20), ("kl", 1 / 2, 1e-15), ("rkl", 1 / 2, 1e-15), ("skl", 1 / 2, 1e-20)]
+    ("name", "weight", "rounding"),
+    [("js", 1 / 8, 1e-20), ("kl", 1 / 2, 1e-15), ("rkl", 1 / 2, 1e-15), ("skl", 1 / 2, 1e-20)],
 )
 def test_near_equality_it_is_the_quadratic_form(name, weight, rounding, rng, put):
-    """For logits a ± δ/2, D = w Σ p (δ - Σ p δ)² + O(δ⁴); js and skl are exact far below the rounding of numbers near one."""
+    """For logits a ± δ/2, D = w Σ p (δ - Σ p δ)² + O(δ⁴); js and skl stay exact far below the rounding of 1."""
     a, delta = rng.standard_normal((2, 20, 5))
     delta *= 1e-6
     p = softmax(a, axis=-1)
