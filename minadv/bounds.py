@@ -187,8 +187,8 @@ def bias_skl(logits0: Array, logits: Array, w: Array) -> Array:
 
     Both sides are :math:`-\tfrac14 \sum_i \sum_{kl} a_k a_l (x_k - x_l)(\log x_k - \log x_l)`, with
     :math:`x = (p^0_i, p_i(\epsilon^1), \dots)` and :math:`a = (1, -w_1, \dots)`, whose sum is zero. For two classes it
-    is :math:`\tfrac12 (p^0 - E\,p)(z^0 - E\,z)`, z the log-odds: negative where the base lies between the mean prediction
-    and the prediction of the mean log-odds.
+    is :math:`\tfrac12 (p^0 - E\,p)(z^0 - E\,z)`, z the log-odds: negative where the base lies between the mean
+    prediction and the prediction of the mean log-odds.
     """
     log_p0, log_p = layers.log_softmax(logits0), layers.log_softmax(logits)
     gap = np.exp(log_p0) - np.einsum("n,nbc->bc", w, np.exp(log_p))
