@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.parts import comparison, comparison_report, cost, records, reporting
-from experiments.parts.comparison import METHODS, Preset
+from experiments.parts.comparison import AVAILABLE, METHODS, Preset
 from minadv.commands.numbers import positive
 from minadv.commands.parsing import Parser
 from minadv.training.parallel.ranks import only_first_prints
@@ -62,7 +62,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = Parser(prog="python -m experiments.table1", description=__doc__)
     parser.add_argument("--preset", choices=PRESETS, default="digits", help="size (default digits)")
     parser.add_argument("--seeds", type=positive, help="networks for each method (default: the preset's)")
-    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS), help="(default: all)")
+    parser.add_argument(
+        "--methods", nargs="+", choices=AVAILABLE, default=list(METHODS), help="(default: all but RDrop)"
+    )
     parser.add_argument("--data-dir", help="folder of MNIST's idx files")
     reporting.add_device(parser)
     parser.add_argument("--runs", type=Path, default=Path("runs/table1"), help="folder of the runs (runs/table1)")
@@ -123,7 +125,7 @@ def write(path: Path, data: dict[str, Any]) -> None:
 def shown(data: dict[str, Any]) -> tuple[Preset, list[dict[str, Any]], list[str]]:
     """The preset of the results, the results of its runs, and their methods in the order of the table."""
     results = data["results"]
-    methods = [method for method in METHODS if any(r["method"] == method for r in results)]
+    methods = [method for method in AVAILABLE if any(r["method"] == method for r in results)]
     return Preset(**records.tuples(data["facts"]["preset"])), results, methods
 
 

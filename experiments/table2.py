@@ -18,7 +18,7 @@ from typing import Any
 from experiments.parts import records, reporting, text_comparison, text_jobs, text_verdicts
 from experiments.parts.naive_bayes import naive_bayes
 from experiments.parts.text_jobs import Preset
-from experiments.parts.text_methods import METHODS
+from experiments.parts.text_methods import AVAILABLE, METHODS
 from minadv.commands.numbers import folder, positive
 from minadv.commands.parsing import Parser
 from minadv.tasks.family import of_kind
@@ -104,7 +104,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     """The command line."""
     parser = Parser(prog="python -m experiments.table2", description=__doc__)
     parser.add_argument("--preset", choices=PRESETS, default="docstrings", help="size (default docstrings)")
-    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS), help="rows (default: all)")
+    parser.add_argument(
+        "--methods", nargs="+", choices=AVAILABLE, default=list(METHODS), help="rows (default: all but RDrop)"
+    )
     parser.add_argument("--seeds", type=positive, help="networks for each of these methods (default: the preset's)")
     parser.add_argument(
         "--until", choices=("pretrain", "base", "search", "rows"), default="rows", help="the last part to do"

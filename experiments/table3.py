@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.parts import language_report, records, reporting
-from experiments.parts.language_comparison import METHODS, REPEATED, Preset, compare, with_earlier
+from experiments.parts.language_comparison import AVAILABLE, REPEATED, Preset, compare, with_earlier
 from minadv.commands.numbers import folder, positive
 from minadv.commands.parsing import Parser
 from minadv.models.language.noise import PARTS
@@ -120,7 +120,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = Parser(prog="python -m experiments.table3", description=__doc__)
     parser.add_argument("--preset", choices=PRESETS, default="pydoc", help="size (default pydoc)")
     parser.add_argument("--seeds", type=positive, help=f"networks for {', '.join(REPEATED)} (default: the preset's)")
-    parser.add_argument("--methods", nargs="+", choices=METHODS, help="rows of the table (default: the preset's)")
+    parser.add_argument("--methods", nargs="+", choices=AVAILABLE, help="rows of the table (default: the preset's)")
     parser.add_argument("--data-dir", type=folder, help="folder of the text")
     reporting.add_device(parser)
     parser.add_argument("--runs", type=Path, default=Path("runs/table3"), help="folder of the runs (runs/table3)")
@@ -156,7 +156,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 def shown(data: dict[str, Any]) -> tuple[Preset, list[dict[str, Any]], list[str]]:
     """The preset of the results, the results of its runs, and their methods in the order of the table."""
     results = data["results"]
-    methods = [method for method in METHODS if any(r["method"] == method for r in results)]
+    methods = [method for method in AVAILABLE if any(r["method"] == method for r in results)]
     return Preset(**records.tuples(data["facts"]["preset"])), results, methods
 
 

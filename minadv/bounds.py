@@ -12,7 +12,8 @@ lost, for a distance of the form :math:`D(p, q) = \|\phi(p) - \phi(q)\|^2`:
 .. math:: \tfrac12 FD = tr\,Cov\,\phi, \qquad EL = \tfrac12 FD + \|\phi(p^0) - E\,\phi(p(\epsilon))\|^2
 
 Squared L2 and ``logit2`` are of that form, and so is Jensen-Shannon (`bias_js`). KL is not, and for it even ¼ FD ≤ EL
-fails: see `kl_counterexample`.
+fails: see `kl_counterexample`. Nor is the symmetrised KL of R-Drop: there EL - ½ FD has a closed form of either sign
+(`bias_skl`), and ¼ FD ≤ EL fails by any factor (`skl_counterexample`).
 """
 
 from __future__ import annotations
@@ -176,3 +177,19 @@ def bias_js(logits0: Array, logits: Array, w: Array) -> Array:
     y = x[:, None] + x[None]
     y_log_y = y * np.log(np.where(y > 0, y, 1))
     return np.einsum("k,l,klbc->b", a, a, y_log_y) / 4  # type: ignore[no-any-return]
+
+
+def bias_skl(logits0: Array, logits: Array, w: Array) -> Array:
+    r"""What EL adds to ½ FD for the symmetrised KL, of either sign; shapes as in `bias_l2`.
+
+    .. math:: EL - \tfrac12 FD = \tfrac12 \sum_i \big(p^0_i - E\,p_i(\epsilon)\big)
+              \big(\log p^0_i - E \log p_i(\epsilon)\big)
+
+    Both sides are :math:`-\tfrac14 \sum_i \sum_{kl} a_k a_l (x_k - x_l)(\log x_k - \log x_l)`, with
+    :math:`x = (p^0_i, p_i(\epsilon^1), \dots)` and :math:`a = (1, -w_1, \dots)`, whose sum is zero. For two classes it
+    is :math:`\tfrac12 (p^0 - E\,p)(z^0 - E\,z)`, z the log-odds: negative where the base lies between the mean
+    prediction and the prediction of the mean log-odds.
+    """
+    log_p0, log_p = layers.log_softmax(logits0), layers.log_softmax(logits)
+    gap = np.exp(log_p0) - np.einsum("n,nbc->bc", w, np.exp(log_p))
+    return (gap * (log_p0 - np.einsum("n,nbc->bc", w, log_p))).sum(axis=-1) / 2  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-r"""Where the bounds stop: three statements that are not theorems, each with a network that breaks it, in numbers.
+r"""Where the bounds stop: four statements that are not theorems, each with a network that breaks it, in numbers.
 
 Each function builds its network, enumerates its masks and returns both sides, so that the claim can be looked at and
 tested. The theorems beside them are in `minadv.bounds`.
@@ -50,6 +50,27 @@ def kl_counterexample(a: float = 200.0) -> Broken:
 
     chain = bounds.chain(logits(1.0), np.stack([logits(0.0), logits(2.0)]), np.array([0.5, 0.5]), distance="kl")
     return Broken("1/4 FD <= EL for KL", float(chain.fd[0] / 4), float(chain.el[0]))
+
+
+def skl_counterexample(a: float = 1000.0) -> Broken:
+    r"""¼ FD ≤ EL fails for the symmetrised KL of R-Drop, and by any factor: a tanh network of one unit.
+
+    H = 1, T = 2, W = 1, b = 0, x = (1, 0), p = ½, scale ``inverted``, base m = 1. The state at the end is tanh(u m),
+    u = U tanh(1). The readout falls with it: the log-odds are a under the dropped mask (m = 0) and 0 under the kept one
+    (m = 2). U is such that those of the base are log a, for a > 1. The base is then near both masks: EL has log a / 8
+    from the kept one and about ¼ from the dropped one, because the base gives the second class a probability of only
+    1 / a. The two masks themselves are a / 4 apart.
+    """
+    u = np.arctanh(np.sqrt(1 - 2 * np.log(a) / a))  # tanh(u) / tanh(2u) = (1 + tanh(u)^2) / 2 = 1 - log(a) / a
+    params = rnn.Params(np.array([[1.0]]), np.array([[u / np.tanh(1.0)]]), np.array([0.0]))
+    x = np.array([1.0, 0.0]).reshape(2, 1, 1)
+
+    def logits(m: float) -> Array:
+        _, state, _ = rnn.forward(params, x, m=np.array([[m]]))
+        return np.stack([a - a / np.tanh(2 * u) * state.h[:, 0], np.zeros(1)], axis=-1)[None]  # (1, 1, 2)
+
+    chain = bounds.chain(logits(1.0), np.stack([logits(0.0), logits(2.0)]), np.array([0.5, 0.5]), distance="skl")
+    return Broken("1/4 FD <= EL for the symmetrised KL", float(chain.fd[0] / 4), float(chain.el[0]))
 
 
 def greedy_counterexample(

@@ -63,6 +63,26 @@ def rkl(logits0: Array, logits1: Array) -> tuple[Array, Array, Array]:
     return d, dlogits0, dlogits1
 
 
+def skl(logits0: Array, logits1: Array) -> tuple[Array, Array, Array]:
+    r"""Symmetrised KL: :math:`\tfrac12 \mathrm{KL}(p^0\|p) + \tfrac12 \mathrm{KL}(p\|p^0)`, that of R-Drop.
+
+    With :math:`r = \log p^0 - \log p` it is :math:`\tfrac12 \sum_j (p^0_j - p_j)\, r_j`, in which
+    :math:`p^0_j - p_j = (p^0_j + p_j) \tanh\tfrac{r_j}2`: no term is negative.
+    """
+    xp = _check(logits0, logits1)
+    (log_p0, p0), (log_p1, p1) = _softmax(logits0), _softmax(logits1)
+    r = xp.subtract(log_p0, log_p1, out=log_p0)
+    gap = xp.tanh(xp.multiply(r, 0.5, out=log_p1), out=log_p1)
+    gap *= p0 + p1  # p0 - p1 without cancellation, and of the sign of r
+    d = 0.5 * (gap * r).sum(axis=-1)
+    dlogits0, dlogits1 = _through_softmax(p0, r), _through_softmax(p1, -r)  # each by the KL whose first argument it is
+    dlogits0 += gap  # and by the other KL
+    dlogits1 -= gap
+    dlogits0 *= 0.5
+    dlogits1 *= 0.5
+    return d, dlogits0, dlogits1
+
+
 def l2(logits0: Array, logits1: Array) -> tuple[Array, Array, Array]:
     r""":math:`\|p^0 - p\|_2^2`, the squared distance of the probabilities (the metric of Remark 1)."""
     _check(logits0, logits1)
@@ -97,7 +117,7 @@ def surprise(logits0: Array, logits1: Array) -> tuple[Array, Array, Array]:
     return d, xp.zeros_like(logits0), xp.where(chosen, -p.sum(axis=-1, keepdims=True), p)
 
 
-DISTANCES: dict[str, Distance] = {"js": js, "kl": kl, "rkl": rkl, "l2": l2, "logit2": logit2}
+DISTANCES: dict[str, Distance] = {"js": js, "kl": kl, "rkl": rkl, "skl": skl, "l2": l2, "logit2": logit2}
 
 
 def by_name(name: str) -> Distance:

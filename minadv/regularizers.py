@@ -31,7 +31,7 @@ from minadv.protocol import choose_sites
 from minadv.searches import Greedy, Search
 from minadv.terms import Regularizer, Setting, Tally, Term
 
-__all__ = ["AT", "EL", "FD", "VAT", "VD", "AdD", "Pi", "Plain", "Regularizer", "Sum", "Term"]
+__all__ = ["AT", "EL", "FD", "VAT", "VD", "AdD", "Pi", "Plain", "RDrop", "Regularizer", "Sum", "Term"]
 
 
 @dataclass(frozen=True)
@@ -132,6 +132,31 @@ class Pi(FD):
     """The Π-model: fraternal dropout's distance (Eq. 3), with the likelihood of the first pass only."""
 
     double: bool = False
+
+
+@dataclass(frozen=True)
+class RDrop(FD):
+    r"""R-Drop (Liang et al., 2021): fraternal dropout (Eq. 3) with the symmetrised KL, `minadv.distances.skl`.
+
+    .. math:: \tfrac12 \big(NLL(\epsilon^1) + NLL(\epsilon^2)\big) + \alpha \sum_t \lambda_t\,
+              \tfrac12 \big(KL[p_t(\epsilon^1) \| p_t(\epsilon^2)] + KL[p_t(\epsilon^2) \| p_t(\epsilon^1)]\big)
+
+    The weight of the call is :math:`\alpha`. What to look at when it is compared with other code, or taken from it:
+
+    * The likelihood is the **mean** of both passes. Code that adds the two, as the formula of the R-Drop paper does,
+      minimises the same with twice this weight: its :math:`\alpha` is :math:`2\,\text{weight}`.
+    * The factor **½** of the two KL divergences is part of the distance. Some code adds them without it: its
+      :math:`\alpha` is :math:`\text{weight}/2`.
+    * A KL divergence is a **sum over the classes**; the loss is the mean over the examples, and the steps of an example
+      are weighed by :math:`\lambda_t`, not added. PyTorch's ``kl_div`` with ``reduction="mean"`` divides by the number
+      of classes as well (``"batchmean"`` does not), and ``"sum"`` does not divide by the number of examples: neither
+      weight can be taken over as it is.
+    * The two masks **differ**: dropout is active in both passes, and the gradient goes through both. With ``p=0`` and
+      ``share_noise=True`` the passes are one and the same, and the value is zero. By default they differ in their
+      recurrent masks alone; ``share_noise=False`` draws every dropout of the model twice, which is R-Drop as published.
+    """
+
+    distance: str = "skl"
 
 
 @dataclass(frozen=True)

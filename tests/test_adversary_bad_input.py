@@ -22,7 +22,7 @@ WRONG = {
     "budget above H": ({"budgets": 5}, r"budgets of layer0 is 5, expected a number of flips from 1 to H = 4"),
     "budget not whole": ({"budgets": 1.5}, r"budgets of layer0 is 1\.5, expected a number of flips"),
     "budget of one site": ({"budgets": {"layer0": 9}}, r"budgets of layer0 is 9"),
-    "distance": ({"budgets": 2, "distance": "tv"}, r"distance is 'tv', expected one of 'js', 'kl', 'rkl', 'l2'"),
+    "distance": ({"budgets": 2, "distance": "tv"}, r"distance is 'tv', expected one of 'js', 'kl', 'rkl', 'skl', 'l2'"),
     "scale": ({"budgets": 2, "scale": "twice"}, r"scale is 'twice', expected one of 'none', 'inverted', 'kept'"),
     "scale without p": ({"budgets": 2, "scale": "inverted"}, r"needs the probability of dropping: give p"),
     "site": (

@@ -22,7 +22,7 @@ TABLE = {
     "unknown distance": (
         lambda put: distances.by_name("euclid"),
         ValueError,
-        "distance is 'euclid', expected one of 'js', 'kl', 'rkl', 'l2', 'logit2'",
+        "distance is 'euclid', expected one of 'js', 'kl', 'rkl', 'skl', 'l2', 'logit2'",
     ),
     "logits of two shapes": (
         lambda put: distances.js(put(f(2, 3)), put(f(2, 4))),

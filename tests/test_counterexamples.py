@@ -27,6 +27,20 @@ def test_for_small_a_the_inequality_still_holds():
     assert not counterexamples.kl_counterexample(a=1.0).fails
 
 
+def test_a_quarter_of_fd_exceeds_el_for_the_symmetrised_kl_by_any_factor():
+    """¼ FD is a/32; EL is about (log a + 2)/8."""
+    for a in 1000 * 4.0 ** np.arange(5):
+        broken = counterexamples.skl_counterexample(a)
+        assert broken.fails
+        assert broken.lower == pytest.approx(a / 32)
+        assert broken.upper == pytest.approx((np.log(a) + 2) / 8, rel=0.02)
+    assert broken.lower > 1000 * broken.upper
+
+
+def test_for_small_a_the_inequality_holds_for_the_symmetrised_kl_too():
+    assert not counterexamples.skl_counterexample(a=7.0).fails
+
+
 @pytest.mark.parametrize("distance", ["js", "kl"])
 def test_a_greedy_mask_can_lie_below_el(distance):
     worst, share = counterexamples.greedy_counterexample(100, distance=distance)

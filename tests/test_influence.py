@@ -44,7 +44,7 @@ def test_shapes(put):
 
 
 @pytest.mark.parametrize("cell", ["rnn", "lstm", "gru"])
-@pytest.mark.parametrize("distance", ["js", "kl", "rkl", "l2"])
+@pytest.mark.parametrize("distance", ["js", "kl", "rkl", "skl", "l2"])
 @pytest.mark.parametrize("search", [Greedy(start="base"), Reselect(K=1, start="base")], ids=lambda search: search.name)
 def test_a_start_at_the_base_warns_and_names_both_remedies(cell, distance, search, rng, put):
     net = network(rng, put, cell=cell)

@@ -12,7 +12,7 @@ from minadv import masks
 from minadv.backend import to_host
 from minadv.base.trees import leaves, tree_map
 from minadv.models import Batch
-from minadv.regularizers import AT, EL, FD, VAT, VD, AdD, Pi, Plain, Regularizer, Sum
+from minadv.regularizers import AT, EL, FD, VAT, VD, AdD, Pi, Plain, RDrop, Regularizer, Sum
 from minadv.searches import Greedy
 from tests.support.cells import RAGGED
 from tests.support.compare import assert_close, assert_same_bits, assert_zero
@@ -24,6 +24,7 @@ EVERY = {
     "EL": EL(p=0.4),
     "FD": FD(p=0.4),
     "Pi": Pi(p=0.4),
+    "RDrop": RDrop(p=0.4),
     "AdD": AdD(budgets=2),
     "AT": AT(),
     "VAT": VAT(),
@@ -105,7 +106,7 @@ def test_noise_and_state_enter_every_pass(name, rng, put):
 
 
 @pytest.mark.parametrize(
-    "regularizer", [EL(p=0.4), FD(p=0.4), Pi(p=0.4), AdD(budgets=2)], ids=lambda r: type(r).__name__
+    "regularizer", [EL(p=0.4), FD(p=0.4), Pi(p=0.4), RDrop(p=0.4), AdD(budgets=2)], ids=lambda r: type(r).__name__
 )
 def test_independent_noise_is_drawn_twice(regularizer, rng, put):
     net = network(rng, put, I=4, input_dropout=0.5)
@@ -115,7 +116,9 @@ def test_independent_noise_is_drawn_twice(regularizer, rng, put):
     assert first is not others[0]
 
 
-@pytest.mark.parametrize("regularizer", [EL(p=0.0), FD(p=0.0), VAT(norm=0.0)], ids=["EL", "FD", "VAT"])
+@pytest.mark.parametrize(
+    "regularizer", [EL(p=0.0), FD(p=0.0), RDrop(p=0.0), VAT(norm=0.0)], ids=["EL", "FD", "RDrop", "VAT"]
+)
 def test_with_shared_noise_no_perturbation_is_exactly_no_distance(regularizer, rng, put):
     net = network(rng, put, I=8, input_dropout=0.5, valid=RAGGED)
     assert_zero(watch(regularizer, net)[0].value)
@@ -145,6 +148,20 @@ def test_pi_is_fraternal_dropout_with_one_likelihood(rng, put):
     assert_same_bits(fd[0].value, pi[0].value)
     assert_same_bits([given["masks"] for given in fd[1].forward], [given["masks"] for given in pi[1].forward])
     assert float(abs(fd[0].nll - pi[0].nll).max()) > 1e-6
+
+
+def test_r_drop_is_fraternal_dropout_with_the_symmetrised_kl(rng, put):
+    """Both masks are drawn, and differ; the likelihood is the mean of both passes."""
+    net = network(rng, put, B=20)
+    named, fd, one = (
+        watch(regularizer, net, likelihood=1.0, weight=0.7)
+        for regularizer in (RDrop(p=0.4), FD(p=0.4, distance="skl"), Pi(p=0.4, distance="skl"))
+    )
+    assert_same_bits((named[0].value, named[0].nll, named[0].grads), (fd[0].value, fd[0].nll, fd[0].grads))
+    first, second = (to_host(given["masks"]["layer0"]) for given in named[1].forward)
+    assert (first != second).any(axis=1).any()
+    assert {*np.unique(first), *np.unique(second)} == {0, 1 / 0.6}
+    assert float(abs(named[0].nll - one[0].nll).max()) > 1e-6
 
 
 @pytest.mark.parametrize("scale", ["none", "kept"])

@@ -88,7 +88,7 @@ def test_at_climbs_the_likelihood_at_the_rate_of_its_gradient(rng, put):
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("distance", ["js", "kl", "rkl", "l2"])
+@pytest.mark.parametrize("distance", ["js", "kl", "rkl", "skl", "l2"])
 @pytest.mark.parametrize("truncate", [None, 2])
 def test_shared_noise_and_no_perturbation_give_no_distance_at_all(distance, truncate, dtype, rng, put):
     """Exactly zero, not nearly, in both precisions; of independent noise it is not zero."""

@@ -20,7 +20,7 @@ from minadv.backend import DeviceName
 from minadv.data import images
 from minadv.data.images.sequences import By, as_sequences
 from minadv.models.classifier import Classifier
-from minadv.regularizers import FD, VD, AdD, Plain, Regularizer
+from minadv.regularizers import FD, VD, AdD, Plain, RDrop, Regularizer
 from minadv.searches import Greedy, Reselect
 from minadv.tasks.fit import fit
 from minadv.tasks.images.family import describe_data
@@ -31,6 +31,8 @@ from minadv.training.optimizers import Adam, RMSProp
 from minadv.training.schedules import RampDown, RampUp
 
 METHODS = ("none", "VD", "FD", "AdD K=1", "AdD K=2", "AdD reselect")
+AVAILABLE = (*METHODS, "RDrop")
+"""The rows that ``--methods`` may name: the table's own, and R-Drop, which is run only where it is named."""
 
 RESULT = "result.json"
 
@@ -84,7 +86,7 @@ def settings(method: str, n_hidden: int) -> list[tuple[float, float]]:
         return [(0.0, 0.0)]
     if method == "VD":
         return [(0.1, 0.0), (0.05, 0.0), (0.2, 0.0), (0.3, 0.0)]
-    if method == "FD":
+    if method in ("FD", "RDrop"):
         return [(0.1, 1.0), (0.2, 1.0), (0.1, 0.3), (0.1, 3.0)]
     small = max(0.03, 3 / n_hidden)  # at least three units
     return [(small, 1.0), (2 * small, 1.0), (small, 0.3), (small, 3.0)]
@@ -98,6 +100,8 @@ def regularizer(job: Job) -> Regularizer:
         return VD(p=job.strength)
     if job.method == "FD":
         return FD(p=job.strength)
+    if job.method == "RDrop":
+        return RDrop(p=job.strength)
     if job.method == "AdD reselect":
         return AdD(delta=job.strength, search=Reselect())
     return AdD(delta=job.strength, search=Greedy(K=int(job.method[-1]), keep="last"))

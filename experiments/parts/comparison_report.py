@@ -21,6 +21,7 @@ PAPER = {  # Table 1, test error %, ten runs
     "AdD K=1": (".705 ± .047", "5.046 ± .067"),
     "AdD K=2": (".644 ± .046", "5.030 ± .065"),
     "AdD reselect": ("", ""),
+    "RDrop": ("", ""),
 }
 
 

@@ -25,7 +25,7 @@ from minadv.data.language import corpus, published
 from minadv.data.language.corpus import Corpus
 from minadv.data.language.windows import Windows
 from minadv.models.language.model import LanguageModel
-from minadv.regularizers import EL, FD, VD, AdD, Plain, Regularizer
+from minadv.regularizers import EL, FD, VD, AdD, Plain, RDrop, Regularizer
 from minadv.searches import Greedy, Reselect, Search
 from minadv.tasks.fit import fit
 from minadv.tasks.language.finetune import finetune
@@ -37,10 +37,12 @@ from minadv.training.optimizers import ASGD, SGD
 from minadv.training.schedules import RampDown
 
 METHODS = ("none", "VD", "EL", "FD", "AdD K=1", "AdD K=2", "AdD reselect")
+AVAILABLE = (*METHODS, "RDrop")
+"""The rows that ``--methods`` may name: the table's own, and R-Drop, which is run only where it is named."""
 REPEATED = ("none", "FD", "AdD K=1", "AdD reselect")
 """The methods that are run with more than one seed; for the others the time is not worth it."""
 
-COST = {"none": 1, "VD": 1, "EL": 3, "FD": 3, "AdD K=1": 4, "AdD K=2": 6, "AdD reselect": 9}
+COST = {"none": 1, "VD": 1, "EL": 3, "FD": 3, "AdD K=1": 4, "AdD K=2": 6, "AdD reselect": 9, "RDrop": 3}
 """About how long a step takes: the longest runs begin first, so that no core is idle at the end."""
 
 Results: TypeAlias = list[dict[str, Any]]
@@ -53,8 +55,8 @@ SEARCH_SEED = 1000
 class Preset:
     """One size of the comparison. ``every`` is that of `minadv.tasks.language.task.LanguageTask`.
 
-    ``fresh`` are the parts of the noise that FD's second pass draws anew. With all of them, and no recurrent mask, it
-    is fraternal dropout as it was published; with none its passes differ in their recurrent masks alone.
+    ``fresh`` are the parts of the noise that the second pass of FD and RDrop draws anew. With all of them, and no
+    recurrent mask, they are what was published; with none their passes differ in their recurrent masks alone.
     """
 
     name: str
@@ -121,7 +123,7 @@ class Job:
 def settings(method: str, delta: float = 0.06, fresh: bool = False, kappa: float = 0.1) -> list[tuple[float, float]]:
     """The three settings (strength, weight) that each method is tried in; the first is the one without a search.
 
-    With ``fresh`` noise, FD needs no recurrent mask.
+    With ``fresh`` noise, FD and RDrop need no recurrent mask.
     """
     if method == "none":
         return [(0.0, 0.0)]
@@ -132,11 +134,14 @@ def settings(method: str, delta: float = 0.06, fresh: bool = False, kappa: float
     if method == "FD":
         p, more = (0.0, 0.1) if fresh else (0.1, 0.2)
         return [(p, kappa), (p, 5 * kappa), (more, kappa)]
+    if method == "RDrop":
+        p, more = (0.0, 0.1) if fresh else (0.1, 0.2)
+        return [(p, 1.0), (p, 5.0), (more, 1.0)]
     return [(delta, 1.0), (delta, 5.0), (2 * delta, 1.0)]
 
 
 def regularizer(job: Job) -> Regularizer:
-    """The regularizer of a job: those of the paper's Table 3, with the language-model form of FD."""
+    """The regularizer of a job: those of the paper's Table 3, with the language-model form of FD, and R-Drop."""
     if job.method == "none":
         return Plain()
     if job.method == "VD":
@@ -145,6 +150,8 @@ def regularizer(job: Job) -> Regularizer:
         return EL(p=job.strength)
     if job.method == "FD":
         return FD(p=job.strength, distance="logit2", share_noise=not job.preset.fresh)
+    if job.method == "RDrop":
+        return RDrop(p=job.strength, share_noise=not job.preset.fresh)
     search: Search = Reselect(start="base")
     if job.method != "AdD reselect":
         search = Greedy(K=int(job.method[-1]), start="base", keep="last")
@@ -175,7 +182,7 @@ def work(job: Job) -> dict[str, Any]:
         batch_size=preset.batch,
         bptt=preset.bptt,
         seed=job.seed,
-        fresh=preset.fresh if job.method == "FD" else ("words",),
+        fresh=preset.fresh if job.method in ("FD", "RDrop") else ("words",),
         every=preset.every,
         columns=preset.columns,
         **how,

@@ -20,7 +20,7 @@ from typing import Any
 
 from experiments.parts import reporting
 from experiments.parts.text_jobs import COMPARED, RESULT, Base, Job, Preset, found_result, look, work
-from experiments.parts.text_methods import METHODS, SUMS, Setting, settings
+from experiments.parts.text_methods import AVAILABLE, SUMS, Setting, settings
 from minadv.backend import DeviceName
 
 BASE_SEED = 1000
@@ -56,7 +56,7 @@ def search(
     device: DeviceName,
 ) -> list[dict[str, Any]]:
     """Begin a run of each method in each of its settings, with the first seed; no runs if the preset has no search."""
-    wanted = [m for m in METHODS if m in methods or any(m in SUMS[s] for s in methods if s in SUMS)]
+    wanted = [m for m in AVAILABLE if m in methods or any(m in SUMS[s] for s in methods if s in SUMS)]
     jobs = [
         Job(preset, method, 0, setting, base, "final", root, data_dir, device)
         for method in wanted
@@ -100,7 +100,7 @@ def _all(
         folder = there[0].root / there[0].preset.name
         said = f"{len(there)} of {len(jobs)} runs are in {folder} already and are used as they are"
         print(f"{said}; delete the folder to train anew", file=sys.stderr)
-    order = sorted(range(len(jobs)), key=lambda n: (jobs[n].seed, -METHODS[jobs[n].method]))
+    order = sorted(range(len(jobs)), key=lambda n: (jobs[n].seed, -AVAILABLE[jobs[n].method]))
     done = reporting.run_all(do, [jobs[n] for n in order], workers=workers, title=title)
     return [done[order.index(n)] for n in range(len(jobs))]
 
@@ -142,7 +142,7 @@ def everything(preset: Preset, root: Path) -> dict[str, Any]:
 
 
 def _place(result: dict[str, Any]) -> int:
-    return list(METHODS).index(result["method"])
+    return list(AVAILABLE).index(result["method"])
 
 
 def _results(preset: Preset, folder: Path, file: str) -> list[dict[str, Any]]:

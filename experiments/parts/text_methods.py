@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from minadv.regularizers import AT, EL, FD, VAT, VD, AdD, Plain, Regularizer, Sum
+from minadv.regularizers import AT, EL, FD, VAT, VD, AdD, Plain, RDrop, Regularizer, Sum
 from minadv.searches import by_name
 from minadv.tasks.methods import VARIANTS
 
@@ -24,12 +24,15 @@ METHODS = {
 }
 """The rows in their order, each with about how many times as long a step takes as one of ``none``."""
 
+AVAILABLE = METHODS | {"RDrop": 3.5}
+"""The rows that ``--methods`` may name: the table's own, and R-Drop, which is run only where it is named."""
+
 SUMS = {"AdD K=1 + VAT": ("AdD K=1", "VAT"), "AdD K=2 + VAT": ("AdD K=2", "VAT")}
 
 
 @dataclass(frozen=True)
 class Setting:
-    """How strong a method is: p of VD, EL and FD, delta of AdD, the norm of AT and VAT, and its weight."""
+    """How strong a method is: p of VD, EL, FD and RDrop, delta of AdD, the norm of AT and VAT, and its weight."""
 
     p: float = 0.1
     delta: float = 0.04
@@ -43,7 +46,7 @@ def settings(method: str) -> list[Setting]:
         return [Setting()]
     if method == "VD":
         return [Setting(p=0.1), Setting(p=0.2), Setting(p=0.4)]
-    if method in ("EL", "FD"):
+    if method in ("EL", "FD", "RDrop"):
         return [Setting(p=0.1), Setting(p=0.2), Setting(p=0.2, weight=3.0)]
     if method == "AT":  # only a weak AT lets a network that knows nothing yet learn
         return [Setting(norm=5.0), Setting(norm=1.0), Setting(norm=0.2)]
@@ -61,6 +64,7 @@ def regularizer(method: str, s: Setting, variant: str = "minadv") -> Regularizer
         "VD": VD(s.p),
         "EL": EL(s.p),
         "FD": FD(s.p),
+        "RDrop": RDrop(s.p),
         "AdD last": adversarial(s, variant, "greedy", K=1, sites=("readout",)),
         "AdD reselect": adversarial(s, variant, "reselect", K=2),
     }

@@ -11,7 +11,7 @@ from scipy import stats
 
 from experiments.parts import reporting
 from experiments.parts.text_jobs import Preset
-from experiments.parts.text_methods import METHODS, SUMS
+from experiments.parts.text_methods import AVAILABLE, SUMS
 
 PAPER = {  # Table 2, test error %, IMDB and Elec
     "none": (7.164, 6.155),
@@ -51,7 +51,7 @@ def paper(preset: Preset, method: str) -> float | None:
 
 def table(preset: Preset, results: Sequence[dict[str, Any]], bayes: dict[str, Any]) -> str:
     """A row for each method that there are results of, and one for naive Bayes."""
-    listed = [m for m in METHODS if errors(results, m)]
+    listed = [m for m in AVAILABLE if errors(results, m)]
     head = ["method", "test error %", "validation error %", "seeds", "setting", "P against none (first seed)"]
     rows = []
     for method in listed:
@@ -77,7 +77,7 @@ def told(method: str, setting: dict[str, float]) -> str:
     if method == "none":
         return ""
     parts = []
-    if method in ("VD", "EL", "FD"):
+    if method in ("VD", "EL", "FD", "RDrop"):
         parts.append(f"p = {setting['p']:g}")
     if method.startswith("AdD"):
         parts.append(f"δ = {setting['delta']:g}")
@@ -118,7 +118,7 @@ def compared(results: Sequence[dict[str, Any]], bayes: dict[str, Any], one: str,
 def verdict(preset: Preset, data: dict[str, Any]) -> str:
     """What came out: the order, the baseline against naive Bayes, each method against none, and the paper's claims."""
     results, bayes = data["results"], data["bayes"]
-    listed = [m for m in METHODS if errors(results, m)]
+    listed = [m for m in AVAILABLE if errors(results, m)]
     means = {m: float(np.mean(errors(results, m))) for m in listed}
     order = sorted(listed, key=lambda m: means[m])
     lines = ["- From low test error to high: " + ", ".join(f"{m} {means[m]:.2f}" for m in order) + "."]
@@ -239,7 +239,7 @@ def figure(preset: Preset, results: Sequence[dict[str, Any]], bayes: dict[str, A
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    listed = [m for m in METHODS if errors(results, m)]
+    listed = [m for m in AVAILABLE if errors(results, m)]
     drawn, (left, right) = plt.subplots(1, 2, figsize=(13, 5))
     for n, method in enumerate(listed):
         color = f"C{n % 10}"

@@ -18,7 +18,7 @@ METHOD: dict[str, dict[str, Any]] = {
     "p": {
         "type": probability,
         "default": 0.1,
-        "help": "probability of dropping a recurrent unit (vd, el, fd, pi; add with --scale inverted)",
+        "help": "probability of dropping a recurrent unit (vd, el, fd, pi, rdrop; add with --scale inverted)",
     },
     "masked-layers": {
         "type": count,
@@ -94,7 +94,7 @@ METHOD: dict[str, dict[str, Any]] = {
     "noise": {
         "choices": ("shared", "independent"),
         "help": "whether two passes share the dropout on the embeddings; at and vat always do (default: as --variant "
-        "says for add and last, shared for el, fd, pi)",
+        "says for add and last, shared for el, fd, pi, rdrop)",
     },
     "fresh": {
         "nargs": "*",

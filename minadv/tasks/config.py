@@ -31,6 +31,7 @@ KINDS: dict[str, type] = {
         *(optimizers.SGD, optimizers.RMSProp, optimizers.Adam, optimizers.ASGD),
         *(schedules.Constant, schedules.RampUp, schedules.RampDown, schedules.ExponentialDecay),
         *(regularizers.Plain, regularizers.VD, regularizers.EL, regularizers.FD, regularizers.Pi),
+        regularizers.RDrop,
         *(regularizers.AdD, regularizers.AT, regularizers.VAT, regularizers.Sum),
         *searches.SEARCHES.values(),
     )

@@ -5,13 +5,13 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import Any
 
-from minadv.regularizers import AT, EL, FD, VAT, VD, AdD, Pi, Plain, Regularizer, Sum
+from minadv.regularizers import AT, EL, FD, VAT, VD, AdD, Pi, Plain, RDrop, Regularizer, Sum
 from minadv.searches import SEARCHES, Search, by_name
 from minadv.tasks.options import chosen
 
-RANDOM = ("vd", "el", "fd", "pi")
+RANDOM = ("vd", "el", "fd", "pi", "rdrop")
 ADVERSARIAL = ("add", "last", "add+vat")
-TWO_PASSES = ("el", "fd", "pi", *ADVERSARIAL)
+TWO_PASSES = ("el", "fd", "pi", "rdrop", *ADVERSARIAL)
 OF_SEARCHES = ("stages", "reselect", "runner_up", "borrow", "swaps", "tries")
 """Options that have the name of the field of a search that they set."""
 
@@ -35,6 +35,7 @@ FIELDS: dict[str, tuple[Any, tuple[str, ...]]] = {
     "el": (EL, ("p", "stop_base", *_BETWEEN)),
     "fd": (FD, ("p", *_BETWEEN)),
     "pi": (Pi, ("p", *_BETWEEN)),
+    "rdrop": (RDrop, ("p", *_BETWEEN)),
     "at": (AT, ("norm",)),
     "vat": (VAT, ("norm",)),
     "add": (AdD, (*_ADD, *_BETWEEN)),

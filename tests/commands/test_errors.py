@@ -113,7 +113,7 @@ def test_folders_without_data(tmp_path: Path, fails: Any) -> None:
         ("--weight -1", "argument --weight: '-1' is not zero or a positive number"),
         ("--epochs 1", "argument --epochs: not allowed with argument --train-steps"),
         ("--method vd", "--delta 0.5: --method vd has no use for it, expected one of add"),
-        ("--p 0.2", "--p 0.2: --method add has no use for it, expected one of vd, el, fd, pi"),
+        ("--p 0.2", "--p 0.2: --method add has no use for it, expected one of vd, el, fd, pi, rdrop"),
         (
             "--p 1 --method vd --delta 0.03",
             "argument --p: '1' is not a probability from 0 up to, but not including, 1",

@@ -77,8 +77,10 @@ def test_every_method(method: str, cell: str, tmp_path: Path, says: Any, device:
         tmp_path / "run",
     )
     run = minadv.load(tmp_path / "run")
-    kinds = {"none": "Plain", "vd": "VD", "el": "EL", "fd": "FD", "pi": "Pi", "add": "AdD"}
-    assert run.config["regularizer"]["kind"] == kinds[method]
+    kinds = {"none": "Plain", "vd": "VD", "el": "EL", "fd": "FD", "pi": "Pi", "rdrop": "RDrop", "add": "AdD"}
+    found = run.config["regularizer"]
+    assert found["kind"] == kinds[method]
+    assert found.get("distance") == {"none": None, "vd": None, "rdrop": "skl"}.get(method, "js")
     assert (run.model.cell, run.model.n_layers, run.step) == (cell, 2, 2)
     assert run.params.V.dtype == np.float64
 

@@ -78,11 +78,13 @@ def test_every_method(method: str, text: Path, tmp_path: Path, says: Any) -> Non
     ]
     says(*(TINY if method == "add" else ["train", "lm", *PLAIN]), *options)
     run = load(tmp_path / "r")
-    kinds = {"none": "Plain", "vd": "VD", "el": "EL", "fd": "FD", "pi": "Pi", "add": "AdD"}
+    kinds = {"none": "Plain", "vd": "VD", "el": "EL", "fd": "FD", "pi": "Pi", "rdrop": "RDrop", "add": "AdD"}
     found = run.config["regularizer"]
     assert found["kind"] == kinds[method]
-    assert found.get("distance") == {"fd": "logit2", "pi": "logit2", "el": "js", "add": "js"}.get(method)
-    assert found.get("share_noise") == {"fd": True, "pi": True, "el": True, "add": False}.get(method)
+    assert found.get("distance") == {"fd": "logit2", "pi": "logit2", "el": "js", "rdrop": "skl", "add": "js"}.get(
+        method
+    )
+    assert found.get("share_noise") == {"fd": True, "pi": True, "el": True, "rdrop": True, "add": False}.get(method)
     assert run.config["recipe"]["weight"] == (0.1 if method in ("fd", "pi") else 1)
     assert run.params.E.dtype == np.float64
     assert run.step == 2
@@ -225,7 +227,7 @@ def test_attack(trained: Path, says: Any, fails: Any, capsys: Any) -> None:
     )
 
 
-@pytest.mark.parametrize("method", ["vd", "el", "fd", "pi", "add"])
+@pytest.mark.parametrize("method", ["vd", "el", "fd", "pi", "rdrop", "add"])
 def test_masks_on_one_layer(method: str, text: Path, tmp_path: Path, says: Any) -> None:
     """Of training, of an attack and of the figures: the run's own layers, unless it is said otherwise."""
     run = tmp_path / "run"
@@ -301,7 +303,7 @@ def test_killed_and_resumed(text: Path, tmp_path: Path, says: Any) -> None:
         ("--word-dropout 1", "argument --word-dropout: '1' is not a probability from 0 up to, but not including, 1"),
         ("--method vd --delta 7 --init base", "--delta 7.0: --method vd has no use for it, expected one of add"),
         ("--method none --delta 0.2", "--delta 0.2: --method none has no use for it, expected one of add"),
-        ("--p 0.2", "--p 0.2: --method add has no use for it, expected one of vd, el, fd, pi"),
+        ("--p 0.2", "--p 0.2: --method add has no use for it, expected one of vd, el, fd, pi, rdrop"),
         ("--p 1 --method vd", "argument --p: '1' is not a probability"),
         ("--init base --fresh", 'start is "base", which needs noise that differs between the two passes'),
         ("--init base --word-dropout 0", 'start is "base", which needs noise that differs between the two passes'),

@@ -173,7 +173,7 @@ def test_every_method(method: str, texts: Path, capsys: Any, tmp_path: Path) -> 
     said = capsys.readouterr()
     assert said.out.startswith("test error ")
     assert "warning:" not in said.err
-    names = ("Plain", "AT", "VAT", "VD", "EL", "FD", "Pi", "AdD", "AdD", "Sum")
+    names = ("Plain", "AT", "VAT", "VD", "EL", "FD", "Pi", "RDrop", "AdD", "AdD", "Sum")
     kinds = dict(zip(FAMILY.methods, names, strict=True))
     described = load(run).config["regularizer"]
     assert described["kind"] == kinds[method]
@@ -229,10 +229,13 @@ def test_variants(task: str, options: str, form: tuple[Any, ...]) -> None:
     assert search.keep == "last"
 
 
-@pytest.mark.parametrize("method", ["el", "fd", "pi"])
+@pytest.mark.parametrize("method", ["el", "fd", "pi", "rdrop"])
 def test_variants_are_of_add_alone(method: str) -> None:
     found = regularizer(parsed("train", "imdb", "--variant", "authors", "--method", method))
-    assert (found.share_noise, found.distance, getattr(found, "stop_base", False)) == (True, "js", False)
+    assert (found.share_noise, found.distance, getattr(found, "stop_base", False)) == (
+        *(True, "skl" if method == "rdrop" else "js"),
+        False,
+    )
 
 
 def test_a_zero_map_is_said(texts: Path, capsys: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,6 +23,7 @@ from minadv.backend import Device
 from minadv.cli import main
 from minadv.data.images.batches import take
 from minadv.models.classifier import Batch
+from minadv.regularizers import RDrop
 from minadv.tasks.images import task
 from minadv.tasks.run import load
 from minadv.training.runs import checkpoints
@@ -122,6 +123,17 @@ RESULTS = [
     for seed in range(6)
 ]
 ALL = ("none", "FD", "AdD K=1", "AdD K=2")
+
+
+def test_r_drop_is_run_where_it_is_named(tmp_path: Path) -> None:
+    assert set(comparison.AVAILABLE) - set(comparison.METHODS) == {"RDrop"}
+    job = Job(SMALL, "RDrop", "s", 0, *comparison.settings("RDrop", 8)[1], "final", tmp_path, None)
+    assert comparison.regularizer(job) == RDrop(p=0.2)
+    results = compare(
+        replace(SMALL, search=False), methods=["none", "RDrop"], seeds=1, root=tmp_path, data_dir=None, workers=1
+    )[1]
+    assert [r["method"] for r in results] == ["none", "RDrop"]
+    assert "\n| RDrop " in table(SMALL, results, ["none", "RDrop"])
 
 
 def test_settings_are_chosen_by_validation() -> None:

@@ -14,7 +14,7 @@ pytest.importorskip("threadpoolctl", reason="experiments set BLAS threads")
 
 from experiments import table3
 from experiments.parts import language_comparison, language_report, reporting
-from experiments.parts.language_comparison import METHODS, REPEATED, Preset, best_setting, compare, settings
+from experiments.parts.language_comparison import AVAILABLE, METHODS, REPEATED, Preset, best_setting, compare, settings
 from minadv.base.errors import DataError
 from minadv.cli import main
 from minadv.data.language import corpus
@@ -80,7 +80,7 @@ def test_searched_then_run(root: Path, text: str) -> None:
     searched, results = small(root, text)
     tried = [("AdD K=1", *s) for s in settings("AdD K=1", 0.4)] + [("FD", *s) for s in settings("FD")]
     assert [(r["method"], r["strength"], r["weight"]) for r in searched] == tried
-    assert all(len(settings(method)) == 3 for method in METHODS if method != "none")  # the same chance for each
+    assert all(len(settings(method)) == 3 for method in AVAILABLE if method != "none")  # the same chance for each
     assert [(r["method"], r["seed"]) for r in results] == [
         *(("AdD K=1", 0), ("FD", 0), ("none", 0), ("AdD K=1", 1), ("FD", 1), ("none", 1)),
     ]

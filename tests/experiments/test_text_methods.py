@@ -11,10 +11,10 @@ pytest.importorskip("threadpoolctl", reason="experiments set BLAS threads")
 from experiments import table2
 from experiments.parts import text_jobs, text_methods, text_verdicts
 from experiments.parts.text_comparison import best_setting
-from experiments.parts.text_methods import METHODS, Setting, settings
+from experiments.parts.text_methods import AVAILABLE, METHODS, Setting, settings
 from minadv.adversary import find_budgets
 from minadv.models.text import TextClassifier
-from minadv.regularizers import AdD, Sum
+from minadv.regularizers import AdD, RDrop, Sum
 from minadv.searches import Reselect
 from minadv.tasks.family import of_kind
 
@@ -30,6 +30,12 @@ def test_the_methods() -> None:
     assert last == AdD(delta=0.1, sites=("readout",))
     reselect = text_methods.regularizer("AdD reselect", setting)
     assert reselect == AdD(delta=0.1, search=Reselect(K=2))
+
+
+def test_r_drop_is_run_where_it_is_named() -> None:
+    assert set(AVAILABLE) - set(METHODS) == {"RDrop"}
+    for setting in settings("RDrop"):
+        assert text_methods.regularizer("RDrop", setting) == RDrop(p=setting.p)
 
 
 @pytest.mark.parametrize("method", [m for m in METHODS if m.startswith("AdD")])

@@ -43,7 +43,7 @@ def test_weights_over_time_take_the_precision_of_the_features(rng, put):
         find_adversary(*net, rng=rng, budgets=2, lam=put(np.full(3, 0.25)))
 
 
-@pytest.mark.parametrize("name", ["js", "kl", "rkl", "l2"])
+@pytest.mark.parametrize("name", ["js", "kl", "rkl", "skl", "l2"])
 @pytest.mark.parametrize("size", [1e-1, 1e-3])
 def test_close_predictions(name, size, rng, put):
     logits0 = rng.standard_normal((50, 10)).astype(np.float32)

@@ -17,7 +17,7 @@ from minadv.fast.engines import Inputs
 from minadv.fast.workspace import StaleCacheError, Workspace, scope
 from minadv.models import Batch, Classifier, stack
 from minadv.models.classifier import Noise
-from minadv.regularizers import EL, FD, AdD
+from minadv.regularizers import EL, FD, AdD, RDrop
 from minadv.searches import Exact, Greedy, Reselect
 from tests.support import textbook
 from tests.support.cells import GAPS, RAGGED, Problem, make
@@ -160,6 +160,7 @@ def test_a_classifier(cell, remat, rng, put):
 
 REGULARIZERS = {
     "FD": FD(p=0.4),
+    "RDrop": RDrop(p=0.4),
     "EL": EL(p=0.4, samples=2),
     "AdD": AdD(budgets=2, search=Greedy(K=2, keep="last")),
     "reselect": AdD(budgets=2, search=Reselect(swaps=1)),

@@ -1,4 +1,4 @@
-"""The five distances against central differences, by both of their arguments."""
+"""The distances against central differences, by both of their arguments."""
 
 import pytest
 from hypothesis import given

@@ -40,8 +40,8 @@ def assert_near(actual, expected):
 @pytest.mark.parametrize("scale", ["none", "inverted", "kept"])
 @pytest.mark.parametrize(
     ("distance", "valid"),
-    [("js", None), ("kl", None), ("rkl", None), ("l2", None), ("js", RAGGED)],
-    ids=["js", "kl", "rkl", "l2", "js, ragged"],
+    [("js", None), ("kl", None), ("rkl", None), ("skl", None), ("l2", None), ("js", RAGGED)],
+    ids=["js", "kl", "rkl", "skl", "l2", "js, ragged"],
 )
 @pytest.mark.parametrize("steps", [LAST, EVERY])
 def test_four_ways_to_the_influence_map(cell, readout, scale, distance, valid, steps, rng, xp, put):

@@ -150,7 +150,7 @@ def test_whoever_overrides_one_pass_overrides_several():
 
 
 @pytest.mark.parametrize("lam", [None, "steps", "steps and examples"])
-@pytest.mark.parametrize("distance", ["js", "kl", "rkl", "l2", "logit2"])
+@pytest.mark.parametrize("distance", ["js", "kl", "rkl", "skl", "l2", "logit2"])
 def test_the_gradients_of_the_comparison(lam, distance, rng, xp, put):
     model, params, _ = network(rng, put, steps="all", H=3)
     if lam is not None:

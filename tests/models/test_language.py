@@ -94,7 +94,7 @@ def test_a_single_step_has_no_temporal_penalty(rng, put):
     assert_zero((found.penalty, found.dfeatures[..., 3:]))
 
 
-@pytest.mark.parametrize("distance", ["js", "kl", "rkl", "l2", "logit2"])
+@pytest.mark.parametrize("distance", ["js", "kl", "rkl", "skl", "l2", "logit2"])
 def test_every_step_counts_alike_unless_told_otherwise(distance, rng, put):
     net = language(rng, put, **DROPOUTS, **PENALTIES)
     f0, f1 = (net.model.body(net.params, net.batch, masks=masks, noise=net.noise)[0] for masks in ({}, net.masks))

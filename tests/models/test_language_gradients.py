@@ -83,7 +83,7 @@ def test_the_training_loss(tied, dropouts, block, rng, xp, put):
     assert all_alive(report), str(report)
 
 
-@pytest.mark.parametrize("name", ["js", "kl", "rkl", "l2", "logit2"])
+@pytest.mark.parametrize("name", ["js", "kl", "rkl", "skl", "l2", "logit2"])
 def test_the_distance_of_two_passes(name, rng, xp, put):
     """Through both passes to every parameter and to the masks of the second; every step of a stream has a weight."""
     net = language(rng, put, T=3, B=2, size=1.5, block=4, **DROPOUTS, **PENALTIES)

@@ -11,7 +11,7 @@ from minadv.base.trees import leaves, tree_map
 from minadv.distances import by_name
 from minadv.influence import ZeroInfluenceWarning
 from minadv.models.language.model import TokenBatch
-from minadv.regularizers import AT, EL, FD, VAT, VD, AdD, Pi, Plain
+from minadv.regularizers import AT, EL, FD, VAT, VD, AdD, Pi, Plain, RDrop
 from minadv.searches import Exact, Greedy, Random, Reselect
 from tests.support.compare import assert_close, assert_same_bits
 from tests.support.language_models import DROPOUTS, PENALTIES, language
@@ -38,6 +38,7 @@ CASES = {  # the regularizer, its value, and the passes at which the likelihood 
     "EL": (EL(p=0.4), mean_distance, [-1]),
     "FD": (FD(p=0.4, distance="logit2"), lambda at: mean_distance(at, "logit2"), [0, -1]),
     "Pi": (Pi(p=0.4, share_noise=False), mean_distance, [0]),
+    "RDrop": (RDrop(p=0.4, share_noise=False), lambda at: mean_distance(at, "skl"), [0, -1]),
     "AdD": (AdD(budgets=BUDGETS), mean_distance, [0]),
     "AdD, K=2, delta by layer": (
         AdD(delta=DELTAS, search=Greedy(K=2, keep="last"), distance="kl"),

@@ -196,7 +196,7 @@ def test_the_carried_state_has_its_term_in_the_influence_map(rng, put):
 
 
 @pytest.mark.parametrize("output", ["softmax", "sigmoid"])
-@pytest.mark.parametrize("part", ["head", "js", "kl", "rkl", "l2", "logit2"])
+@pytest.mark.parametrize("part", ["head", "js", "kl", "rkl", "skl", "l2", "logit2"])
 def test_the_gradients_of_the_head(output, part, rng, xp, put):
     model, params, batch = classifier(rng, put, C=2, output=output, n_relu=6)
     f0, f1 = put(rng.standard_normal((2, 1, 3, 4)))

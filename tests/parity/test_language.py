@@ -88,7 +88,7 @@ def test_training(tied, dropouts, block, rng, put):
     assert all(np.abs(g).max() > 0 for _, g in leaves(ours))
 
 
-@pytest.mark.parametrize("name", ["js", "kl", "rkl", "l2", "logit2"])
+@pytest.mark.parametrize("name", ["js", "kl", "rkl", "skl", "l2", "logit2"])
 def test_two_passes(name, rng, put):
     """The likelihood at the full network and a distance to the masked one, as in a step of adversarial dropout."""
     net = language(rng, put, T=8, B=4, V=20, D=6, hidden=(9, 5, 6), block=7, **DROPOUTS, **PENALTIES)

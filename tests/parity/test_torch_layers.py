@@ -69,6 +69,7 @@ TORCH = {
     "js": js,
     "kl": kl,
     "rkl": lambda a0, a1: kl(a1, a0),
+    "skl": lambda a0, a1: (kl(a0, a1) + kl(a1, a0)) / 2,
     "l2": lambda a0, a1: ((a0.softmax(-1) - a1.softmax(-1)) ** 2).sum(-1),
     "logit2": lambda a0, a1: ((a0 - a1) ** 2).mean(-1),
 }

@@ -12,7 +12,7 @@ from tests.support.cells import seeds
 from tests.support.compare import assert_close
 
 every_distance = pytest.mark.parametrize("name", DISTANCES)
-on_probabilities = pytest.mark.parametrize("name", ["js", "kl", "rkl", "l2"])
+on_probabilities = pytest.mark.parametrize("name", ["js", "kl", "rkl", "skl", "l2"])
 logits = st.integers(1, 6).flatmap(lambda C: arrays(float, (2, 3, C), elements=st.floats(-1e4, 1e4)))
 
 

@@ -29,7 +29,7 @@ def settings(draw):
     attack = {
         "budgets": draw(st.integers(2, 3)),
         "scale": draw(st.sampled_from(["none", "kept"])),
-        "distance": draw(st.sampled_from(["js", "kl", "rkl", "l2", "logit2"])),
+        "distance": draw(st.sampled_from(["js", "kl", "rkl", "skl", "l2", "logit2"])),
     }
     return rng, {**size, **kind}, eps0, attack
 

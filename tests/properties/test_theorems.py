@@ -82,6 +82,21 @@ def test_what_is_lost_is_the_squared_bias(case):
         assert (lost >= -1e-13).all()
 
 
+@given(case=enumerations())
+def test_the_bias_of_the_symmetrised_kl(case):
+    """A product of two differences of means, of either sign: no inequality follows from it."""
+    logits0, logits, w = case
+    chain = bounds.chain(logits0[None], logits[:, None], w, distance="skl")
+    np.testing.assert_allclose(chain.bias, bounds.bias_skl(logits0, logits, w), rtol=1e-9, atol=1e-12)
+
+
+def test_half_of_fd_often_exceeds_el_for_the_symmetrised_kl(rng):
+    eps = bounds.all_masks(H)
+    lost = bounds.bias_skl(*tiny_networks(rng, eps, "none"), bounds.bernoulli_weights(eps, 0.5))
+    assert 0.02 < np.mean(lost < -1e-3) < 0.5
+    assert np.mean(lost > 1e-3) > 0.3
+
+
 def test_the_bias_is_not_nothing(rng):
     logits0, logits = tiny_networks(rng, bounds.all_masks(H), "none")
     for bias in (bounds.bias_l2, bounds.bias_js):

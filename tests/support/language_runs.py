@@ -8,7 +8,7 @@ import numpy as np
 
 from minadv.data.language.corpus import Corpus, from_lines
 from minadv.models.language.model import LanguageModel
-from minadv.regularizers import EL, FD, VD, AdD, Pi, Plain, Regularizer
+from minadv.regularizers import EL, FD, VD, AdD, Pi, Plain, RDrop, Regularizer
 from minadv.searches import Greedy, Reselect
 from minadv.tasks.language.task import LanguageTask
 
@@ -28,6 +28,7 @@ REGULARIZERS: dict[str, Regularizer] = {
     "EL": EL(p=0.3),
     "FD": FD(p=0.3, distance="logit2"),
     "Pi": Pi(p=0.3, share_noise=False),
+    "RDrop": RDrop(p=0.3),
     "AdD": AdD(delta={"layer0": 0.5, "layer1": 0.4}, search=replace(AT_BASE, K=2), share_noise=False),
     "AdD reselect": AdD(budgets=2, search=Reselect()),
 }

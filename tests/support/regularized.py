@@ -14,7 +14,7 @@ import numpy as np
 from minadv import gradcheck
 from minadv.base.trees import tree_map
 from minadv.distances import by_name
-from minadv.regularizers import AT, EL, FD, VAT, VD, AdD, Pi, Plain, Regularizer, Sum, Term
+from minadv.regularizers import AT, EL, FD, VAT, VD, AdD, Pi, Plain, RDrop, Regularizer, Sum, Term
 from minadv.searches import Greedy, Reselect
 from tests.support.networks import Watched
 
@@ -59,6 +59,14 @@ def first_to_last(at: Passes) -> Any:
     return at.d(0, -1)
 
 
+def mean_of_both(at: Passes) -> Any:
+    return (at.nll(0) + at.nll(-1)) / 2
+
+
+def symmetrised_kl(at: Passes) -> Any:
+    return (at.d(0, -1, "kl") + at.d(-1, 0, "kl")) / 2
+
+
 def random_cases() -> dict[str, Case]:
     noisy = {"input_dropout": 0.5, "I": 4}
     independent = EL(p=0.4, share_noise=False, stop_base=True)
@@ -72,9 +80,11 @@ def random_cases() -> dict[str, Case]:
         "FD": Case(
             FD(p=0.4, distance="logit2"),
             lambda at: at.d(0, -1, "logit2"),
-            lambda at: (at.nll(0) + at.nll(-1)) / 2,
+            mean_of_both,
         ),
         "Pi": Case(Pi(p=0.4, distance="l2"), lambda at: at.d(0, -1, "l2")),
+        "RDrop": Case(RDrop(p=0.4), symmetrised_kl, mean_of_both),
+        "RDrop, independent noise": Case(RDrop(p=0.4, share_noise=False), symmetrised_kl, mean_of_both, noisy),
     }
 
 

@@ -37,6 +37,7 @@ RECORDS = [
     reg.EL(p=1 / 3, distance="kl", stop_base=True),
     reg.FD(distance="logit2", share_noise=False),
     reg.Pi(p=0.2),
+    reg.RDrop(p=0.2, share_noise=False),
     reg.AdD(delta={"layer0": 0.06, "layer1": 0.1}, search=Greedy(K=2, rule="paper", norm="l2", keep="last")),
     reg.AdD(budgets=3, search=Reselect(K=1, swaps=1), scale="kept", sites=("readout",)),
     reg.AdD(budgets=1, search=Exact(max_masks=500)),

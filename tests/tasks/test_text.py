@@ -14,7 +14,7 @@ from minadv.base.trees import leaves, tree_add, tree_map
 from minadv.data.texts.buckets import Buckets, density, make_batch
 from minadv.influence import ZeroInfluenceWarning
 from minadv.models.text import TextBatch
-from minadv.regularizers import AT, EL, FD, VAT, VD, AdD, Plain, Sum
+from minadv.regularizers import AT, EL, FD, VAT, VD, AdD, Plain, RDrop, Sum
 from minadv.searches import Greedy, Reselect
 from minadv.tasks.pretrain import task as pretraining
 from minadv.tasks.text import task as texts
@@ -34,6 +34,7 @@ EVERY = {
     "vd": VD(p=0.3),
     "el": EL(p=0.3),
     "fd": FD(p=0.3),
+    "rdrop": RDrop(p=0.3),
     "last": replace(ADD, sites=("readout",)),
     "add K=1": ADD,
     "add K=2": replace(ADD, search=Greedy(K=2, keep="last")),

@@ -69,7 +69,8 @@ CHANGES: dict[str, dict[str, Any]] = {
     "rule": {"help": "rule by which units are flipped (add) (default: the variant's)"},
     "scale": {"help": "scale of a binary mask (add, last) (default: the variant's)"},
     "distance": {
-        "help": "distance between the two predictions (default: the variant's for add and last, js for el, fd, pi)",
+        "help": "distance between the two predictions (default: the variant's for add and last, js for el, fd, "
+        "pi, skl for rdrop)",
     },
     "init": {"help": "where the search starts; base: with --noise independent (default: the variant's)"},
     "weight": {"default": 1.0},
@@ -204,7 +205,7 @@ FAMILY = Family(
     metrics=("error", "loss"),
     options=OPTIONS,
     changes=CHANGES,
-    methods=("none", "at", "vat", "vd", "el", "fd", "pi", "add", "last", "add+vat"),
+    methods=("none", "at", "vat", "vd", "el", "fd", "pi", "rdrop", "add", "last", "add+vat"),
     check=check,
     about=lambda options: corpora.about(options, before(options)),
     arguments=arguments,
