@@ -119,6 +119,11 @@ class Reselect(Search):
     the map at that full mask, choose all b units afresh from eps0, and repeat. **Swaps**: at the best mask, try the
     ``swaps`` strongest outsiders in the place of each flipped unit. ``start`` is as in `Greedy`.
 
+    Where the logits are linear in the mask (the site ``readout``) and the distance is convex in the perturbed logits
+    (``kl``, ``logit2``), re-selection is a conditional-gradient step on a convex function, ConGradU of Luss and
+    Teboulle (SIAM Review 55, 2013): it never decreases D, and a maximiser is a fixed point up to ties. For other
+    distances it can lose (docs/theorems.md), so the best mask visited is kept.
+
     Passes: K + 3 forward (3 for K = 1), K backward; swaps add 1 + b * swaps forward and 1 backward.
     """
 

@@ -51,6 +51,11 @@ RUN: dict[str, dict[str, Any]] = {
         "help": "steps between checkpoints (default: as between evaluations)",
     },
     "patience": {"type": positive, "metavar": "N", "help": "stop after N evaluations that are no better than the best"},
+    "watch-adversary": {
+        "type": positive,
+        "metavar": "N",
+        "help": "every N evaluations, log the share of a stronger search's distance that --search finds (add)",
+    },
     "track": {
         "action": argparse.BooleanOptionalAction,
         "default": True,

@@ -77,6 +77,8 @@ def tell(record: dict[str, Any]) -> None:
         parts.append(f"validation error {record['valid_error']:.2f} %")
     else:
         parts.append(f"validation perplexity {record['valid_perplexity']:.2f}")
+    if "adversary" in record:
+        parts.append(f"adversary {record['adversary']['share']:.2f} of a stronger one")
     say(f"step {record['step']}, epoch {record['epoch']:.2f}: {', '.join(parts)}")
 
 

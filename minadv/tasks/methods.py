@@ -18,7 +18,7 @@ OF_SEARCHES = ("stages", "reselect", "runner_up", "borrow", "swaps", "tries")
 USES = {
     "p": RANDOM,
     **dict.fromkeys(("delta", "budget", "adv_steps", "search", "max_masks", "rule", "scale"), ADVERSARIAL),
-    **dict.fromkeys(("init", "variant", *OF_SEARCHES), ADVERSARIAL),
+    **dict.fromkeys(("init", "variant", "watch_adversary", *OF_SEARCHES), ADVERSARIAL),
     **dict.fromkeys(("distance", "noise", "fresh", "every", "ramp_up"), TWO_PASSES),
     "stop_base": ("el", *ADVERSARIAL),
     "norm": ("at", "vat", "add+vat"),

@@ -31,5 +31,6 @@ def recipe(options: Namespace, per_epoch: int, *, clip: Clip | None = None, **pa
         eval_every=options.eval_every,
         checkpoint_every=options.checkpoint_every,
         patience=options.patience,
+        watch_adversary=getattr(options, "watch_adversary", None),
         **particular,
     )

@@ -10,15 +10,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
-from minadv.backend import namespace, same_place
-from minadv.base.trees import leaves, tree_map
+from minadv.backend import same_place
+from minadv.base.trees import tree_map
+from minadv.training import watch
 from minadv.training.clip import Clip
 from minadv.training.ema import EMA
+from minadv.training.finite import TrainingError as TrainingError
+from minadv.training.finite import expect_finite, not_finite
 from minadv.training.interrupts import CtrlC
 from minadv.training.memory import handed, kept
 from minadv.training.optimizers import ASGD, Adam, Optimizer
@@ -29,10 +33,6 @@ from minadv.training.schedules import Constant, Schedule
 from minadv.training.task import Task
 
 LOG = "log.jsonl"
-
-
-class TrainingError(RuntimeError):
-    """Training cannot go on: a number is not finite, say. The message names step, leaf and last good checkpoint."""
 
 
 class Interrupted(Exception):
@@ -61,9 +61,17 @@ class Recipe:
     keep: int = 3  # checkpoints
     monitor: str = "error"  # the validation metric that chooses the best weights
     patience: int | None = None  # stop after this many evaluations that are no better than the best
+    watch_adversary: int | None = None  # log the strength of AdD's search at every so many evaluations
 
     def __post_init__(self) -> None:
-        for name, least in (("steps", 1), ("eval_every", 1), ("checkpoint_every", 1), ("keep", 1), ("patience", 1)):
+        for name, least in (
+            ("steps", 1),
+            ("eval_every", 1),
+            ("checkpoint_every", 1),
+            ("keep", 1),
+            ("patience", 1),
+            ("watch_adversary", 1),
+        ):
             value = getattr(self, name)
             if value is not None and value < least:
                 raise ValueError(f"{name} is {value}, expected at least {least}")
@@ -110,15 +118,15 @@ def advance(task: Task, recipe: Recipe, state: State, workers: Workers) -> tuple
         carry = handed(task, state.carry, state.step)
         done = workers.step(state.params, state.step, weight=weight, carry=carry)
         nll, value, grads = done.nll, done.value, done.grads
-        _expect_finite(state.step, "the gradient", grads)
+        expect_finite(state.step, "the gradient", grads)
         if recipe.clip is not None:
             whole, (grads, norm) = grads, recipe.clip(grads)
             if norm is not None and not math.isfinite(float(norm)):
-                raise _not_finite(state.step, "the norm of the gradient", whole, "entries")
+                raise not_finite(state.step, "the norm of the gradient", whole, "entries")
         if not math.isfinite(nll + value):
-            raise _not_finite(state.step, "the loss", state.params, "weights")
+            raise not_finite(state.step, "the loss", state.params, "weights")
         params, optimizer = recipe.optimizer.step(state.params, grads, state.optimizer, lr_scale=rate)
-        _expect_finite(state.step, "the update", {"params": params, "optimizer": optimizer})
+        expect_finite(state.step, "the update", {"params": params, "optimizer": optimizer})
     ema = state.ema if recipe.ema is None else recipe.ema.update(state.ema, params)
     sums = (state.tally[0] + nll, state.tally[1] + value, state.tally[2] + 1)
     carry = kept(state.carry, done.carry)
@@ -133,7 +141,7 @@ def evaluation(task: Task, recipe: Recipe, state: State, workers: Workers) -> tu
         metrics = workers.agree(lambda: task.evaluate(params, "valid"))
     for name, value in metrics.items():
         if isinstance(value, float) and not math.isfinite(value):
-            raise _not_finite(state.step, f"the validation {name}", params, "weights")
+            raise not_finite(state.step, f"the validation {name}", params, "weights")
     score = float(metrics[recipe.monitor])
     better = score < state.best_score
     optimizer = state.optimizer
@@ -188,6 +196,8 @@ def train(
     ``resumed``, the record of a run that goes on, is logged with the step unless there is nothing left to do.
     Raises TrainingError where a number is not finite, Interrupted on Ctrl-C, after saving.
     """
+    if recipe.watch_adversary:
+        watch.expect_adversary(getattr(task, "regularizer", None))
     workers = OneWorker(task) if workers is None else workers
     state = start(task, recipe)
     records: list[dict[str, Any]] = []
@@ -228,6 +238,10 @@ def train(
                 last = new.step == recipe.steps
                 if new.step % eval_every == 0 or last:
                     new, record = evaluation(task, recipe, new, workers)
+                    if recipe.watch_adversary and (len(records) + 1) % recipe.watch_adversary == 0:
+                        record["adversary"] = workers.agree(
+                            partial(watch.adversary, task, new.params, new.carry, new.step)
+                        )
                     shown = {**shown, **_told(recipe.monitor, record)}
                     records.append(record)
                     state = new  # an interrupt from here on saves the state with its evaluation
@@ -260,29 +274,6 @@ def finished(recipe: Recipe, state: State) -> bool:
 
 def _exhausted(recipe: Recipe, state: State) -> bool:
     return recipe.patience is not None and state.stale >= recipe.patience
-
-
-def _expect_finite(step: int, what: str, tree: Any) -> None:
-    """Raise TrainingError unless all numbers of a tree's arrays are finite.
-
-    One sum over everything says whether to look closer: a NaN or an infinity survives it.
-    """
-    if not math.isfinite(float(sum(a.sum(dtype=np.float64) for _, a in _floats(tree)))):
-        raise _not_finite(step, what, tree, "entries")
-
-
-def _not_finite(step: int, what: str, tree: Any, of: str) -> TrainingError:
-    """The error that names the leaves of a tree that are not finite; if all are, the one with the largest entry."""
-    arrays = _floats(tree)
-    bad = [name for name, a in arrays if not bool(namespace(a).isfinite(a).all())]
-    if bad:
-        return TrainingError(f"{what} is not finite at step {step} ({', '.join(bad)})")
-    size, name = max((float(abs(a).max()), name) for name, a in arrays)
-    return TrainingError(f"{what} is not finite at step {step} (all {of} are: the largest is {size:.3g}, in {name})")
-
-
-def _floats(tree: Any) -> list[tuple[str, Any]]:
-    return [(name, a) for name, a in leaves(tree) if hasattr(a, "dtype") and a.dtype.kind == "f"]
 
 
 def _to_place_of(tree: Any, like: Any) -> Any:

@@ -49,7 +49,8 @@ PRESETS = {
 }
 
 OPTIONS = {
-    "the run": "out resume seed dtype device engine workers cuda-aware-mpi eval-every checkpoint-every patience track",
+    "the run": "out resume seed dtype device engine workers cuda-aware-mpi eval-every checkpoint-every patience "
+    "watch-adversary track",
     "data": "data-dir rows pool permuted",
     "model": "cell hidden layers readout remat",
     "method": "method p delta adv-steps distance search stages reselect runner-up borrow swaps tries max-masks "

@@ -38,7 +38,7 @@ from minadv.training.runs.folder import RunError
 
 OPTIONS = {
     "the run": "out resume seed dtype device engine workers cuda-aware-mpi eval-every eval-columns checkpoint-every "
-    "patience",
+    "patience watch-adversary",
     "data": "data-dir min-count",
     "model": "embed hidden untied word-dropout input-dropout hidden-dropout output-dropout dropconnect ar tar",
     "method": "method p masked-layers delta budget adv-steps search stages reselect runner-up borrow swaps tries init "

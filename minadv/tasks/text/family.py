@@ -57,7 +57,8 @@ def preset(name: str) -> Preset:
 
 
 OPTIONS = {
-    "the run": "out resume seed dtype device engine workers cuda-aware-mpi eval-every checkpoint-every patience",
+    "the run": "out resume seed dtype device engine workers cuda-aware-mpi eval-every checkpoint-every patience "
+    "watch-adversary",
     "data": "data-dir vocab-size min-count min-documents valid-share max-tokens",
     "model": "embed hidden layers cell dropout forget-bias pretrained take relu output truncate",
     "method": "method p delta adv-steps search stages reselect runner-up borrow swaps tries variant rule scale init "

@@ -1,0 +1,56 @@
+"""The strength of training's adversary in the log: its distance over that of a stronger search, at the same weights."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from minadv.regularizers import VAT, VD, AdD, Sum
+from minadv.searches import Exact, Greedy, Memory, Random
+from minadv.training import watch
+from minadv.training.loop import Recipe, train
+from tests.support.compare import assert_same_bits
+from tests.support.problems import task
+
+
+@pytest.mark.parametrize("search", [Greedy(K=2, keep="last"), Memory()], ids=lambda s: s.name)
+def test_every_second_evaluation_says_it(search: Any, put: Any) -> None:
+    toy = task(put, AdD(budgets=2, search=search))
+    watched, records = train(toy, Recipe(steps=12, eval_every=2, watch_adversary=2))
+    assert ["adversary" in record for record in records] == [False, True] * 3
+    for record in records[1::2]:
+        said = record["adversary"]
+        assert 0 < said["share"] <= 1
+        assert said["share"] == pytest.approx(said["d"] / said["strong"])
+    plain, _ = train(toy, Recipe(steps=12, eval_every=2))
+    assert_same_bits((watched.params, watched.carry), (plain.params, plain.carry))  # looking on changes nothing
+
+
+def test_it_is_what_the_next_step_would_find(put: Any) -> None:
+    toy = task(put, AdD(budgets=2, search=Greedy(keep="last")), dtype=np.float64)
+    params = toy.init()
+    said = watch.adversary(toy, params, None, 3)
+    term, _ = toy.term(params, 3, weight=1.0, carry=None)
+    assert said["d"] == pytest.approx(float(term.value.mean()))  # the batch of 10 is looked at whole
+    assert said["strong"] > said["d"]
+
+
+def test_a_search_that_finds_everything_has_a_share_of_one(put: Any) -> None:
+    toy = task(put, AdD(budgets=2, search=Exact()), dtype=np.float64)
+    said = watch.adversary(toy, toy.init(), None, 0)
+    assert said["share"] == 1
+    weak = watch.adversary(task(put, AdD(budgets=2, search=Random()), dtype=np.float64), toy.init(), None, 0)
+    assert weak["share"] < 0.9
+
+
+def test_the_adversary_of_a_sum_is_watched() -> None:
+    stronger = watch.with_search(Sum((AdD(budgets=2), VAT())), watch.STRONG)
+    assert isinstance(stronger, Sum)
+    assert stronger.parts == (AdD(budgets=2, search=watch.STRONG), VAT())
+
+
+def test_there_must_be_an_adversary(put: Any) -> None:
+    with pytest.raises(ValueError, match=r"^watch_adversary: VD\(.*\) has no adversary, expected AdD"):
+        train(task(put, VD()), Recipe(steps=2, watch_adversary=1))
+    with pytest.raises(ValueError, match=r"^watch_adversary is 0, expected"):
+        Recipe(steps=2, watch_adversary=0)
