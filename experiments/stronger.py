@@ -122,8 +122,11 @@ def data_of(setting: Setting, seed: int, data_dir: str | None) -> Images:
         pool = Split(np.concatenate([s.x for s in parts]), np.concatenate([s.y for s in parts]))
     order = permutation(stream(seed, "examples"), len(pool))
     train, valid, rest = np.split(order, [setting.train, setting.train + setting.valid])
-    chosen = {"train": Split(pool.x[train], pool.y[train]), "valid": Split(pool.x[valid], pool.y[valid])}
-    return replace(loaded, **chosen, test=Split(pool.x[rest], pool.y[rest]) if setting.images == "digits" else test)
+    if setting.images == "digits":
+        test = Split(pool.x[rest], pool.y[rest])
+    return replace(
+        loaded, train=Split(pool.x[train], pool.y[train]), valid=Split(pool.x[valid], pool.y[valid]), test=test
+    )
 
 
 def train(job: Job) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-r"""Differences between methods over seeds: paired, with bootstrap intervals, and corrected for how many are looked at."""
+r"""Differences between methods over seeds: paired, with bootstrap intervals, and corrected for their number."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DRAWS = 10_000
 
 @dataclass(frozen=True)
 class Difference:
-    """The mean of paired differences, one a seed; its 95 % interval by bootstrap, and the p-value of a paired t-test."""
+    """The mean of paired differences, one a seed; its 95 % interval by bootstrap, and p of a paired t-test."""
 
     mean: float
     low: float
