@@ -112,7 +112,7 @@ def surprise(logits0: Array, logits1: Array) -> tuple[Array, Array, Array]:
     others = xp.where(chosen, 0, xp.exp(gap - top))  # the odds of the other classes, times exp(-top)
     against = others.sum(axis=-1, keepdims=True)
     whole = xp.exp(-top) + against
-    d = xp.where(top > 0, top + xp.log(whole), xp.log1p(against * xp.exp(top)))[..., 0]
+    d = xp.where(top > 0, top + xp.log(whole), xp.log1p(against))[..., 0]  # top is at least zero, the gap of y
     p = others / whole
     return d, xp.zeros_like(logits0), xp.where(chosen, -p.sum(axis=-1, keepdims=True), p)
 
