@@ -25,6 +25,8 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
+import numpy as np
+
 from minadv.backend import Array, namespace
 from minadv.base.shared_draws import Rng
 from minadv.base.trees import tree_add
@@ -143,6 +145,7 @@ def margin(model: Model, params: Any, features: Array, lam: Array | None) -> tup
 
     It is made of the model's ``compare``, with `minadv.distances.surprise` for the distance, unless the model has a
     ``margin(params, features, lam)`` of its own; ``lam`` None is the model's own choice, whose sum is taken to be 1.
+    p is in double precision. An example of which every step has the weight zero has p = 1 and no gradient.
     """
     if hasattr(model, "margin"):
         dfeatures, p = model.margin(params, features, lam)
@@ -161,10 +164,12 @@ def margin(model: Model, params: Any, features: Array, lam: Array | None) -> tup
             f"{name}.compare does not compute the distance that it is given, and {name} has no margin: "
             "write one of the two, or use a search that needs neither, such as Reselect()"
         )
-    total = 1 if lam is None else xp.maximum(lam.sum(axis=0), xp.finfo(features.dtype).tiny)
-    surprised = seen.d / total
-    doubt = xp.maximum(-xp.expm1(-surprised), xp.finfo(features.dtype).tiny)  # 1 - p
-    return seen.dfeatures1 * (-1 / (total * doubt))[:, None], xp.exp(-surprised)
+    tiny = np.finfo(np.float64).tiny  # single precision would round a sure p to 1
+    total = 1 if lam is None else xp.maximum(lam.sum(axis=0, dtype=np.float64), tiny)
+    surprised = seen.d.astype(np.float64) / total
+    doubt = -xp.expm1(-surprised)  # 1 - p
+    dlogodds = seen.dfeatures1 * (-1 / xp.maximum(total * doubt, tiny))[:, None]
+    return dlogodds.astype(features.dtype), xp.exp(-surprised)
 
 
 class Model(Protocol):
