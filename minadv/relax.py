@@ -59,10 +59,13 @@ class Relax(Search):
             expect_at_least("stages", L, 1)
         for name in ("reselect", "borrow", "swaps"):
             expect_at_least(name, getattr(self, name), 0)
+        if not isinstance(self.runner_up, bool):
+            raise ValueError(f"runner_up is {self.runner_up!r}, expected True or False")
         expect_choice("keep", self.keep, ("best", "last"))
-        scored = [name for name in ("runner_up", "borrow", "swaps") if getattr(self, name)]
+        scored = [f"{name}={getattr(self, name)}" for name in ("runner_up", "borrow", "swaps") if getattr(self, name)]
         if self.keep == "last" and scored:
-            raise ValueError(f'keep="last" scores no mask, and {" and ".join(scored)} compare scores: leave them out')
+            needed = "runner_up=False, borrow=0 and swaps=0"
+            raise ValueError(f'keep="last" scores no mask, which {", ".join(scored)} would need: expected {needed}')
 
     @property
     def group(self) -> int:
@@ -72,7 +75,7 @@ class Relax(Search):
         visits: list[Visit] = []
         im = margin_map(objective)
         for L in self.stages:
-            visits.append(replace(objective.influence(relaxed(objective, im, L)), relaxed=True))
+            visits.append(replace(objective.influence(relaxed(objective, im, L)), relaxed=L > 1))
             im = visits[-1].im or {}
         eps = objective.select(im)
         for _ in range(self.reselect):
@@ -127,9 +130,10 @@ def relaxed(objective: Objective, im: Masks, L: int) -> Masks:
 
 
 def runner_up(objective: Objective, im: Masks) -> Masks:
-    """The mask after `Objective.select`'s in the map's own order: at the site where it costs least, one unit changes.
+    """The mask that promises most after `Objective.select`'s, of those that flip a unit which it does not.
 
-    The unit of the next gain is flipped; where the budget is spent, the unit of the least gain gives up its place.
+    At the site where that costs least, the unit of the next gain is flipped; where the budget is spent, the unit of the
+    least gain gives up its place. The mask is that of `Objective.select` where every unit is flipped already.
     """
     tried, costs = {}, []
     selected = objective.select(im)
@@ -177,8 +181,10 @@ def borrowed(objective: Objective, top: Visit, times: int) -> Iterator[Masks]:
 
 def _equal(flips: Masks) -> Array:
     """(B, B): whether two examples flip the same units, at every site."""
-    differ = [(f[:, None] != f).any(axis=-1) for f in flips.values()]
-    return ~namespace(*differ).stack(differ).any(axis=0)  # type: ignore[no-any-return]
+    xp = namespace(*flips.values())
+    joined = xp.concatenate([f.astype(np.float32) for f in flips.values()], axis=1)
+    shared, n = joined @ joined.T, joined.sum(axis=1)  # whole numbers; (B, B, H) would be too much of a large batch
+    return (shared == n) & (shared == n[:, None])  # type: ignore[no-any-return]
 
 
 def exchanged(objective: Objective, top: Visit, times: int) -> Iterator[Masks]:
