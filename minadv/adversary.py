@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from minadv import distances, masks, protocol
-from minadv.backend import Array
+from minadv.backend import Array, namespace
 from minadv.base.checks import expect_floating, expect_shape
 from minadv.base.shared_draws import Rng
 from minadv.base.trees import any_array
@@ -133,8 +133,8 @@ def find_adversary(
     remembered = None
     if search.remembers and result.d is not None:
         flips = {name: result.eps[name] != eps0[name] for name in eps0}
-        seen = 0 * result.d.astype(int) if memory is None else memory.visits
-        remembered = Remembered(flips, result.d, seen + 1)
+        seen = Remembered.nothing(eps0) if memory is None else memory
+        remembered = Remembered(flips, result.d, seen.visits + 1)
     return Trace(
         eps=result.eps,
         eps0=eps0,
@@ -153,21 +153,31 @@ def find_adversary(
 def _expect_memory(
     memory: Remembered | None, search: Search, eps0: Masks, budgets: Mapping[str, int]
 ) -> Remembered | None:
-    """The memory, if it fits: boolean flips of these examples and sites, within the budgets; else raise ValueError."""
+    """The memory, if it fits: boolean flips of these examples and sites, within the budgets; else raise an error."""
     if memory is None:
         return None
     if not search.remembers:
         raise ValueError(f"memory was given, and {search} remembers nothing: use search=Memory()")
+    B = len(next(iter(eps0.values())))
     for what, flips in (("flips", memory.flips), ("lent", memory.lent)):
         if flips is None:
             continue
         if set(flips) != set(eps0):
             raise ValueError(f"memory.{what} has {sorted(flips)}, expected one entry for each of {sorted(eps0)}")
+        rows: int | str = "P" if what == "lent" else B
         for name, e in eps0.items():
-            expect_shape(f"memory.{what}[{name!r}]", flips[name], (len(e) if what == "flips" else "P", e.shape[1]))
-            if flips[name].dtype != bool or bool((flips[name].sum(axis=1) > budgets[name]).any()):
-                raise ValueError(f"memory.{what}[{name!r}], expected booleans, {budgets[name]} True a row at most")
-    expect_shape("memory.visits", memory.visits, (len(next(iter(eps0.values()))),))
+            label = f"memory.{what}[{name!r}]"
+            namespace(eps0=e, **{label: flips[name]})
+            expect_shape(label, flips[name], (rows, e.shape[1]))
+            rows = len(flips[name])  # as many of every site
+            if flips[name].dtype != bool:
+                raise TypeError(f"{label} has dtype {flips[name].dtype}, expected bool")
+            if bool((most := flips[name].sum(axis=1).max()) > budgets[name]):
+                raise ValueError(f"{label} flips {int(most)} units of one row, expected at most {budgets[name]}")
+    namespace(eps0=next(iter(eps0.values())), **{"memory.visits": memory.visits})
+    expect_shape("memory.visits", memory.visits, (B,))
+    if memory.visits.dtype.kind not in "iu" or bool((memory.visits < 0).any()):
+        raise ValueError("memory.visits counts how often each example was seen, expected whole numbers of at least 0")
     return memory
 
 

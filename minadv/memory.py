@@ -49,19 +49,17 @@ class Memory(Search):
         eps0 = objective.eps0
         memory = Remembered.nothing(eps0) if objective.memory is None else objective.memory
         xp = namespace(memory.visits)
-        afresh = (memory.visits % self.fresh == 0 if self.fresh else memory.visits == 0)[:, None]  # (B, 1)
-        kept = {n: xp.where(memory.flips[n], 1 - e, e) for n, e in eps0.items()}
+        seen = (memory.visits > 0)[:, None]  # (B, 1)
+        afresh = memory.visits[:, None] % self.fresh == 0 if self.fresh else ~seen
+        kept = {n: xp.where(seen & memory.flips[n], 1 - e, e) for n, e in eps0.items()}
         start = kept
         if bool(afresh.any()):
             half = relaxed(objective, margin_map(objective), self.stage)
             start = {n: xp.where(afresh, half[n], kept[n]) for n in eps0}
         there = objective.influence(start)
         assert there.d is not None and there.im is not None
-        whole = {n: xp.where(afresh, e, kept[n]) for n, e in eps0.items()}  # the start, where that is a binary mask
-        scored = Visit(whole, xp.where(afresh[:, 0], 0, there.d))
-
         selected, second = objective.select(there.im), runner_up(objective, there.im)
-        own = {n: xp.where((memory.visits > 0)[:, None], kept[n], second[n]) for n in eps0}
+        own = {n: xp.where(seen, kept[n], second[n]) for n in eps0}
         lent = list(_lent(objective, there.im, memory.lent, max(1, self.tries), (selected, kept), second))
         turn = (memory.visits // 2 % 2 == 0)[:, None]  # whose turn it is to be tried first
         one = {n: xp.where(turn, second[n], lent[0][n]) for n in eps0}
@@ -69,6 +67,8 @@ class Memory(Search):
         pairs = [*zip([own, *lent], [one, other, *lent[1:]], strict=False)][: self.tries]
         tried = [selected, *({n: xp.where(afresh, a[n], b[n]) for n in eps0} for a, b in pairs)]
         visits = [Visit(eps, d) for eps, d in zip(tried, objective.scores(tried), strict=True)]
+        whole = {n: xp.where(afresh, selected[n], kept[n]) for n in eps0}  # the start, where that is a binary mask
+        scored = Visit(whole, xp.where(afresh[:, 0], visits[0].d, there.d))
         return (Visit(start, there.d, there.im, relaxed=True), scored, *visits)
 
 
