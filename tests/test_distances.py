@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 from scipy.spatial.distance import jensenshannon
-from scipy.special import rel_entr, softmax
+from scipy.special import log_softmax, rel_entr, softmax
 
-from minadv import distances
+from minadv import distances, gradcheck
 from minadv.backend import to_host
 from minadv.distances import DISTANCES
 from tests.support.compare import assert_close, assert_same_bits, assert_zero
@@ -132,3 +132,74 @@ def test_one_class_is_always_the_same(name, put):
 @every_distance
 def test_by_name(name):
     assert distances.by_name(name) is getattr(distances, name)
+
+
+# surprise, which is no distance
+
+
+def surprise_of(a0, a1):
+    """By its definition, in extended precision."""
+    a1 = a1.astype(np.longdouble)
+    y = a0.argmax(axis=-1)[..., None]
+    gap = a1 - np.take_along_axis(a1, y, axis=-1)
+    top = gap.max(axis=-1)
+    return top + np.log(np.exp(gap - top[..., None]).sum(axis=-1))
+
+
+@pytest.mark.parametrize("lead", [(), (6,), (2, 3)], ids=str)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_surprise_is_what_is_left_of_the_predicted_class(dtype, lead, rng, put):
+    a0, a1 = (2 * rng.standard_normal((2, *lead, 5))).astype(dtype)
+    d, d0, d1 = distances.surprise(put(a0), put(a1))
+    assert {part.dtype for part in (d, d0, d1)} == {np.dtype(dtype)}
+    assert (d.shape, d0.shape, d1.shape) == (lead, a0.shape, a1.shape)
+    expected = np.asarray(surprise_of(a0, a1), dtype=np.float64)
+    assert_close(d, expected, 8 * np.finfo(dtype).eps)
+    assert_close(d, np.asarray(-log_softmax(a1, axis=-1)[(*np.indices(lead), a0.argmax(axis=-1))]), 1e-5)
+    assert_zero(d0)
+    onehot = np.arange(5) == a0.argmax(axis=-1)[..., None]
+    assert_close(d1, softmax(a1.astype(float), axis=-1) - onehot, 8 * np.finfo(dtype).eps)
+
+
+def test_the_gradient_of_surprise_by_finite_differences(rng, put):
+    a0 = rng.standard_normal((4, 5))
+    for a1 in (a0, rng.standard_normal((4, 5)), -5 * a0):
+
+        def forward(a1):
+            return distances.surprise(put(a0), a1)[0]
+
+        def backward(args, d):
+            return {"a1": d[:, None] * distances.surprise(put(a0), args["a1"])[2]}
+
+        gradcheck.check(forward, backward, {"a1": put(a1)}, rng=rng).raise_if_failed()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_surprise_at_a_sure_prediction_is_exact_to_rounding(dtype, put):
+    """1 - p is far below the rounding of p itself; the gradients keep their relative size."""
+    gaps = np.array([20, 40, 60, 80], dtype)
+    logits = np.stack([gaps, 0 * gaps, gaps - gaps - 1], axis=-1)
+    d, _, d1 = (to_host(part).astype(float) for part in distances.surprise(put(logits), put(logits)))
+    odds = np.exp(-gaps.astype(float)) * (1 + np.exp(-1.0))
+    near = {"rtol": 1e-5 if dtype == np.float32 else 1e-13}
+    np.testing.assert_allclose(d, np.log1p(odds), **near)
+    np.testing.assert_allclose(-d1[:, 0], odds / (1 + odds), **near)
+    np.testing.assert_allclose(d1[:, 1:].sum(axis=1), -d1[:, 0], **near)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_surprise_of_huge_logits_and_of_ties(dtype, put):
+    rows = np.array([[1e4, -1e4, 0], [-1e4, 1e4, 0], [1e4, 1e4, -1e4], [0, 0, 0]], dtype)
+    a0, a1 = np.repeat(rows, 4, axis=0), np.tile(rows, (4, 1))
+    d, d0, d1 = (to_host(part) for part in distances.surprise(put(a0), put(a1)))
+    assert all(np.isfinite(part).all() for part in (d, d0, d1))
+    np.testing.assert_allclose(d, np.asarray(surprise_of(a0, a1), dtype=float), rtol=1e-6)
+    np.testing.assert_allclose(d1.sum(axis=-1), 0, atol=1e-6)
+    _, _, tied = distances.surprise(*put((rows[3], rows[3])))
+    np.testing.assert_allclose(to_host(tied), [-2 / 3, 1 / 3, 1 / 3], rtol=1e-6)  # of equal logits the first
+
+
+def test_surprise_of_one_class_and_by_name(put):
+    assert_zero(distances.surprise(put(np.array([[3.0]])), put(np.array([[5.0]]))))
+    with pytest.raises(ValueError, match=r"distance is 'surprise', expected one of 'js'"):
+        distances.by_name("surprise")

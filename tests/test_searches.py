@@ -7,10 +7,11 @@ import pytest
 
 from minadv.adversary import find_adversary
 from minadv.regularizers import AdD
-from minadv.searches import SEARCHES, Exact, Greedy, Random, Reselect, by_name
+from minadv.searches import SEARCHES, Exact, Greedy, Memory, Random, Relax, Reselect, by_name
 from tests.support.compare import assert_same_bits
 from tests.support.networks import Untouchable, network
 
+LAST = 'keep="last" scores no mask, which {} would need: expected runner_up=False, borrow=0 and swaps=0$'
 WRONG = {
     "K": (Greedy, {"K": 0}, r"K is 0, expected a whole number of at least 1"),
     "K not whole": (Greedy, {"K": 1.5}, r"K is 1\.5, expected a whole number of at least 1"),
@@ -35,6 +36,34 @@ WRONG = {
     "swaps": (Reselect, {"swaps": -1}, r"swaps is -1, expected a whole number of at least 0"),
     "swaps not whole": (Reselect, {"swaps": 0.5}, r"swaps is 0\.5, expected a whole number of at least 0"),
     "reselect, start": (Reselect, {"start": "zero"}, r"start is 'zero', expected one of 'flip', 'base'"),
+    "stages, a list": (Relax, {"stages": [2]}, r"stages is \[2\], expected a tuple of whole numbers, such as \(2,\)"),
+    "stages, a number": (Relax, {"stages": 2}, r"stages is 2, expected a tuple of whole numbers, such as \(2,\)"),
+    "stages, zero": (Relax, {"stages": (2, 0)}, r"stages is 0, expected a whole number of at least 1"),
+    "stages, below 0": (Relax, {"stages": (-2,)}, r"stages is -2, expected a whole number of at least 1"),
+    "stages not whole": (Relax, {"stages": (1.5,)}, r"stages is 1\.5, expected a whole number of at least 1"),
+    "stages true": (Relax, {"stages": (True,)}, r"stages is True, expected a whole number of at least 1"),
+    "stages, text": (Relax, {"stages": ("2",)}, r"stages is '2', expected a whole number of at least 1"),
+    "relax, reselect": (Relax, {"reselect": -1}, r"reselect is -1, expected a whole number of at least 0"),
+    "relax, reselect true": (Relax, {"reselect": True}, r"reselect is True, expected a whole number of at least 0"),
+    "runner_up": (Relax, {"runner_up": "no"}, r"runner_up is 'no', expected True or False"),
+    "runner_up, a number": (Relax, {"runner_up": 1}, r"runner_up is 1, expected True or False"),
+    "borrow": (Relax, {"borrow": -1}, r"borrow is -1, expected a whole number of at least 0"),
+    "borrow not whole": (Relax, {"borrow": 0.5}, r"borrow is 0\.5, expected a whole number of at least 0"),
+    "relax, swaps": (Relax, {"swaps": -3}, r"swaps is -3, expected a whole number of at least 0"),
+    "relax, swaps false": (Relax, {"swaps": False}, r"swaps is False, expected a whole number of at least 0"),
+    "relax, keep": (Relax, {"runner_up": False, "keep": "first"}, r"keep is 'first', expected one of 'best', 'last'"),
+    "relax, last and runner-up": (Relax, {"keep": "last"}, LAST.format("runner_up=True")),
+    "relax, last and borrow": (Relax, {"runner_up": False, "borrow": 2, "keep": "last"}, LAST.format("borrow=2")),
+    "relax, last and all": (
+        *(Relax, {"borrow": 1, "swaps": 3, "keep": "last"}),
+        LAST.format("runner_up=True, borrow=1, swaps=3"),
+    ),
+    "fresh": (Memory, {"fresh": -1}, r"fresh is -1, expected a whole number of at least 0"),
+    "fresh true": (Memory, {"fresh": True}, r"fresh is True, expected a whole number of at least 0"),
+    "stage": (Memory, {"stage": 0}, r"stage is 0, expected a whole number of at least 1"),
+    "stage, a tuple": (Memory, {"stage": (2,)}, r"stage is \(2,\), expected a whole number of at least 1"),
+    "memory, tries": (Memory, {"tries": -1}, r"tries is -1, expected a whole number of at least 0"),
+    "memory, tries not whole": (Memory, {"tries": 1.5}, r"tries is 1\.5, expected a whole number of at least 0"),
     "max_masks": (Exact, {"max_masks": 0}, r"max_masks is 0, expected a whole number of at least 1"),
     "max_masks not whole": (Exact, {"max_masks": 1e5}, r"max_masks is 100000\.0, expected a whole number"),
     "tries": (Random, {"tries": 0}, r"tries is 0, expected a whole number of at least 1"),
@@ -45,6 +74,10 @@ NOT_ITS_OWN = [
     (Greedy, "tries", 2),
     (Reselect, "rule", "paper"),
     (Reselect, "keep", "last"),
+    (Relax, "start", "base"),
+    (Relax, "K", 2),
+    (Memory, "stages", (2,)),
+    (Memory, "borrow", 1),
     (Exact, "K", 2),
     (Random, "start", "base"),
 ]
@@ -53,6 +86,9 @@ EVERY = [
     Greedy(rule="authors", variant="text"),
     Greedy(allow_unflip=False),
     Reselect(K=3, swaps=2, start="base"),
+    Relax(stages=(4, 2), reselect=1, borrow=2, swaps=4),
+    Relax(runner_up=False, keep="last"),
+    Memory(fresh=0, stage=3, tries=2),
     Exact(max_masks=100),
     Random(tries=7),
     *(kind() for kind in SEARCHES.values()),
@@ -107,6 +143,8 @@ def test_records_are_told_apart_by_what_they_hold(search):
 
 
 def test_a_record_says_all_that_it_holds():
+    assert repr(Memory()) == "Memory(fresh=2, stage=2, tries=1)"
+    assert repr(Relax()) == "Relax(stages=(2,), reselect=0, runner_up=True, borrow=0, swaps=0, keep='best')"
     assert repr(Reselect(swaps=3)) == "Reselect(K=2, swaps=3, start='flip')"
     assert repr(Greedy()) == (
         "Greedy(K=1, rule='strict', norm=None, variant=None, allow_unflip=None, start='flip', keep='best')"
@@ -133,9 +171,16 @@ def test_a_search_by_its_name_leaves_out_what_it_does_not_have():
     assert by_name("reselect", **command_line) == Reselect(K=3, swaps=1, start="base")
     assert by_name("exact", **command_line) == Exact(max_masks=50)
     assert by_name("random", **command_line) == Random(tries=4)
+    assert by_name("relax", **{**command_line, "keep": "best"}) == Relax(swaps=1)
+    assert by_name("relax", stages=(4, 2), borrow=3, runner_up=False) == Relax((4, 2), runner_up=False, borrow=3)
+    assert by_name("memory", **command_line) == Memory(tries=4)
+    assert by_name("memory", fresh=0, stage=None) == Memory(fresh=0)
     assert by_name("reselect", adv_steps=None, swaps=None, init=None) == Reselect()
-    with pytest.raises(ValueError, match=r"search is 'beam', expected one of 'greedy', 'reselect', 'exact', 'random'"):
+    names = ", ".join(map(repr, ("greedy", "reselect", "relax", "memory", "exact", "random")))
+    with pytest.raises(ValueError, match=rf"search is 'beam', expected one of {names}$"):
         by_name("beam")
+    with pytest.raises(ValueError, match=LAST.format("runner_up=True")):
+        by_name("relax", keep="last")
     with pytest.raises(ValueError, match=r"K is 0, expected a whole number of at least 1"):
         by_name("reselect", adv_steps=0)
 
@@ -145,7 +190,9 @@ def noisy(rng, put):
     return (model, params, batch), {"noise": model.noise(rng, batch), "adv_noise": model.noise(rng, batch)}
 
 
-@pytest.mark.parametrize("search", [Exact(), Greedy(K=2, start="base"), Reselect(start="base")], ids=repr)
+@pytest.mark.parametrize(
+    "search", [Exact(), Greedy(K=2, start="base"), Reselect(start="base"), Relax(), Memory()], ids=repr
+)
 def test_a_search_that_draws_nothing_needs_no_generator(search, rng, put):
     net, noises = noisy(rng, put)
     one, two = (find_adversary(*net, budgets=2, search=search, **noises, **given) for given in ({}, {"rng": rng}))

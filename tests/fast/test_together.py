@@ -18,7 +18,7 @@ from minadv.fast.workspace import StaleCacheError, Workspace, scope
 from minadv.models import Batch, Classifier, stack
 from minadv.models.classifier import Noise
 from minadv.regularizers import EL, FD, AdD, RDrop
-from minadv.searches import Exact, Greedy, Reselect
+from minadv.searches import Exact, Greedy, Memory, Relax, Reselect
 from tests.support import textbook
 from tests.support.cells import GAPS, RAGGED, Problem, make
 from tests.support.compare import assert_close, assert_same_bits
@@ -164,6 +164,8 @@ REGULARIZERS = {
     "EL": EL(p=0.4, samples=2),
     "AdD": AdD(budgets=2, search=Greedy(K=2, keep="last")),
     "reselect": AdD(budgets=2, search=Reselect(swaps=1)),
+    "relax": AdD(budgets=2, search=Relax(reselect=1, borrow=1, swaps=2)),
+    "memory": AdD(budgets=2, search=Memory()),
     "exact": AdD(budgets=1, search=Exact()),
 }
 

@@ -12,7 +12,7 @@ from minadv.distances import by_name
 from minadv.influence import ZeroInfluenceWarning
 from minadv.models.language.model import TokenBatch
 from minadv.regularizers import AT, EL, FD, VAT, VD, AdD, Pi, Plain, RDrop
-from minadv.searches import Exact, Greedy, Random, Reselect
+from minadv.searches import Exact, Greedy, Memory, Random, Relax, Reselect
 from tests.support.compare import assert_close, assert_same_bits
 from tests.support.language_models import DROPOUTS, PENALTIES, language
 from tests.support.networks import Watched
@@ -51,6 +51,12 @@ CASES = {  # the regularizer, its value, and the passes at which the likelihood 
         [0],
     ),
     "AdD, reselect": (AdD(budgets=BUDGETS, search=Reselect()), mean_distance, [0]),
+    "AdD, relax": (AdD(budgets=BUDGETS, search=Relax(borrow=1, swaps=1)), mean_distance, [0]),
+    "AdD, memory": (
+        AdD(budgets=BUDGETS, search=Memory(), stop_base=True),
+        lambda at: mean_distance(at, stop=True),
+        [0],
+    ),
     "AdD, exact": (AdD(budgets=1, search=Exact()), mean_distance, [0]),
     "AdD, random": (AdD(budgets=BUDGETS, search=Random(tries=3)), mean_distance, [0]),
     "AdD, independent noise": (
