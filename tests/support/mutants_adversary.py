@@ -6,6 +6,7 @@ STRICT, FLIP, MASKS, INFLUENCE = "properties/test_strict_flip.py", "test_flip.py
 TOGETHER = "fast/test_together.py"
 SEARCH, OPTIONS, MAPS = "test_adversary.py", "test_adversary_options.py", "gradients/test_influence.py"
 RECORDS, MODEL = "test_searches.py", "models/test_classifier.py"
+RELAX, MEMORY = "test_relax.py", "test_memory.py"
 TERMS, GRADIENTS, INPUTS = "test_regularizers.py", "gradients/test_regularizers.py", "test_input_perturbations.py"
 
 TABLE = {
@@ -48,6 +49,14 @@ TABLE = {
         ("the worst kept", "visit.d > top.d", "visit.d < top.d", SEARCH),
         ("other sites lose their masks", "return {**self.fixed, **{n:", "return {**{n:", OPTIONS),
         ("passes not counted", "self.spent[0] += len(several)", "self.spent[0] += 1", SEARCH),
+        ("margin not counted", "self.lam)\n        self.spent[1] += 1", "self.lam)", RELAX),
+        ("a relaxed mask returned", "[visit for visit in visits if not visit.relaxed]", "visits", RELAX),
+        (
+            "the class of the first step",
+            "self.model.logits(self.params, self.base.features[-1:])[0]",
+            "self.model.logits(self.params, self.base.features[:1])[0]",
+            RELAX,
+        ),
     ],
     "searches.py": [
         ("one-sided", "for sign in (1, -1)", "for sign in (1, 1)", SEARCH),
@@ -70,8 +79,77 @@ TABLE = {
             "scaled = dict(eps0)",
             SEARCH,
         ),
+        ("visits not counted", "result.d, seen.visits + 1)", "result.d, seen.visits)", MEMORY),
+        ("sites lend different numbers of masks", "rows = len(flips[name])", "pass", MEMORY),
         ("base pass forgotten", "        keep(base.cache)\n", "", TOGETHER),
         ("base pass lost to the search", "keep_for_search(base.cache)", "pass", TOGETHER),
+    ],
+    "relax.py": [
+        ("margin's side reversed", "> promises[0], 1, -1)", "> promises[0], -1, 1)", RELAX),
+        ("equal promises to the other side", "promises[1] > promises[0]", "promises[1] >= promises[0]", RELAX),
+        ("margin of m, not of eps", "masks.scale_backward(e, dm[n], objective.scale, p=objective.p)", "dm[n]", RELAX),
+        ("changes from the full network", "objective.m0.get(n, 1)", "1", RELAX),
+        (
+            "relaxed by 1 instead of 1/L",
+            "(flip(e, im[name], e, units) - e) / L",
+            "flip(e, im[name], e, units) - e",
+            RELAX,
+        ),
+        ("b units relaxed", "min(L * objective.budgets[name], e.shape[1])", "objective.budgets[name]", RELAX),
+        ("a relaxed mask competes", "relaxed=L > 1", "relaxed=False", RELAX),
+        ("runner-up without giving the place back", " | ((columns == leaves[:, None]) & full[:, None])", "", RELAX),
+        ("runner-up at every site", "xp.where((cheapest == k)[:, None], tried[n], selected[n])", "tried[n]", RELAX),
+        ("borrowed across groups", "group[:, None] == group", "group[:, None] >= 0 * group", RELAX),
+        ("borrowed across classes", "may &= predicted[:, None] == predicted", "pass", RELAX),
+        ("one's own mask borrowed", "    may &= ~same\n", "", RELAX),
+        ("the same mask borrowed again", "        may &= ~same[lender]\n", "", RELAX),
+        ("the least moved lends", "xp.where(may, top.d, -np.inf)", "xp.where(may, -top.d, -np.inf)", RELAX),
+        ("masks alike that overlap", "(shared == n) & (shared == n[:, None])", "shared == n", RELAX),
+        (
+            "exchange without giving the place back",
+            "eps[name][rows, leaves[chosen]] = e[rows, leaves[chosen]]",
+            "pass",
+            RELAX,
+        ),
+        (
+            "the strongest gives up its place",
+            "xp.where(flipped, gain, np.inf)",
+            "xp.where(flipped, -gain, np.inf)",
+            RELAX,
+        ),
+    ],
+    "memory.py": [
+        ("the remembered mask forgotten on fresh visits", "zip([own, *lent]", "zip([second, *lent]", MEMORY),
+        ("rows of the never seen", "xp.where(seen & memory.flips[n]", "xp.where(memory.flips[n]", MEMORY),
+        ("always afresh", "start = {n: xp.where(afresh, half[n], kept[n])", "start = {n: half[n]", MEMORY),
+        ("remembered distance of another mask", "xp.where(afresh[:, 0], visits[0].d, there.d)", "visits[0].d", MEMORY),
+        ("the base mask at distance zero", "xp.where(afresh, selected[n], kept[n])", "kept[n]", MEMORY),
+        ("the remembered mask lent", "(selected, kept), second))", "(selected,), second))", MEMORY),
+        (
+            "lent by the sign of the map",
+            "(((1 - 2 * e) * im[n])[:, None] * lent[n])",
+            "(im[n][:, None] * lent[n])",
+            MEMORY,
+        ),
+        ("nothing stands in", "1 - e, e), otherwise[n])", "1 - e, e), e)", MEMORY),
+        ("the same turn always", "memory.visits // 2 % 2 == 0", "memory.visits >= 0", MEMORY),
+        ("lent masks alike at one site", ".stack(differ).any(axis=0)", ".stack(differ).all(axis=0)", MEMORY),
+    ],
+    "protocol.py": [
+        (
+            "margin not divided by 1 - p",
+            "xp.maximum(total * doubt, tiny)",
+            "xp.maximum(total + 0 * doubt, tiny)",
+            RELAX,
+        ),
+        ("margin of the sum", "seen.d.astype(np.float64) / total", "seen.d.astype(np.float64)", RELAX),
+        ("margin in double precision", "dlogodds.astype(features.dtype)", "dlogodds", RELAX),
+        ("no weight divided by", "xp.maximum(total * doubt, tiny)", "(total * doubt)", RELAX),
+        ("what ignores the distance passes", "if not asked:", "if False:", "test_foreign_model.py"),
+    ],
+    "distances.py": [
+        ("a sure prediction rounded", "xp.log1p(against)", "xp.log(1 + against)", "test_distances.py"),
+        ("surprise at another class", "== logits0.argmax(axis=-1)", "== logits1.argmax(axis=-1)", "test_distances.py"),
     ],
     "models/comparing.py": [
         ("base not stopped in the head", "if not stop_base:", "if True:", GRADIENTS),
