@@ -36,6 +36,7 @@ from minadv.fast.workspace import StaleCacheError, Workspace, scope
 
 __all__ = [
     "CELLS",
+    "ENGINES",
     "Description",
     "Engine",
     "Inputs",
@@ -51,6 +52,7 @@ __all__ = [
 
 Model = TypeVar("Model")
 compiles_passes = choice.compiles_passes
+ENGINES = choice.ENGINES
 
 
 def engine(
@@ -67,17 +69,21 @@ def engine(
     With ``remat`` it keeps only a few states, and runs segments of a pass again on the way back (`minadv.fast.remat`).
     """
     plain = choice.wanted(asked) == "plain"
-    chosen = Plain(cell, {"leak": leak} if cell == "gru" else {}) if plain else _fastest(cell, params, passes, leak)
+    chosen = (
+        Plain(cell, {"leak": leak} if cell == "gru" else {}) if plain else _fastest(cell, params, passes, leak, asked)
+    )
     return Recomputing(chosen) if remat else chosen
 
 
-def _fastest(cell: str, params: Any, passes: Sequence[Inputs], leak: Literal["clean", "masked"]) -> Engine:
+def _fastest(
+    cell: str, params: Any, passes: Sequence[Inputs], leak: Literal["clean", "masked"], asked: str | None
+) -> Engine:
     if cell == "rnn":
         return RnnRows()
     if cell == "gru":
         return GruRows(leak)
     padded = any(one.valid is not None for one in passes)
-    if padded or is_device(params.U) or not choice.compiles_passes(params.U.nbytes, params.U.dtype):
+    if is_device(params.U) or not choice.compiles_passes(params.U.nbytes, params.U.dtype, asked, padded=padded):
         return Columns()
     from minadv.fast.numba_pass import Compiled
 
@@ -88,7 +94,7 @@ def _fastest(cell: str, params: Any, passes: Sequence[Inputs], leak: Literal["cl
 class Description:
     """What computes here: for logs, for ``minadv doctor``, and for whoever wants to repeat a number."""
 
-    engine: str  # "fast" or "plain"
+    engine: str  # "plain", or "fast" with its version: "fast-2"
     why: str  # one line
     versions: dict[str, str]  # of libraries that may have a part in the numbers, beside NumPy and SciPy
     blas: list[dict[str, Any]]  # the libraries as threadpoolctl lists them; empty where it is missing

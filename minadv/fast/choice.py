@@ -8,6 +8,9 @@ Results are the same up to rounding.
 
 Two variables of the environment choose: ``MINADV_ENGINE=plain`` runs the readable cells themselves, and
 ``MINADV_COMPILED=0`` leaves out what is compiled.
+
+An engine that rounds otherwise than before has another version, and a run goes on with the version that it was begun
+with: ``"fast-1"`` compiled no pass with padding, ``"fast-2"`` does. ``"fast"`` is the newest.
 """
 
 from __future__ import annotations
@@ -29,7 +32,8 @@ from minadv.base.machine import CORE_CACHE
 from minadv.fast import elementwise, threads
 
 ENGINE, COMPILED = "MINADV_ENGINE", "MINADV_COMPILED"
-ENGINES = ("fast", "plain")
+VERSIONS = ("fast-1", "fast-2")  # the newest last
+ENGINES = ("fast", "plain", *VERSIONS)
 COMPILING = "minadv: Numba compiles the LSTM's steps, once after an installation; it takes half a minute or less"
 
 
@@ -44,10 +48,10 @@ BY_NUMPY = Steps(elementwise.lstm_step, elementwise.lstm_step_backward)
 
 
 def wanted(asked: str | None = None) -> str:
-    """The engine to use: ``asked`` if it names one, else what MINADV_ENGINE says, else ``"fast"``."""
+    """The engine to use: ``asked`` if it names one, else what MINADV_ENGINE says, else ``"fast"``, with its version."""
     name = asked or os.environ.get(ENGINE) or "fast"
     expect_choice("engine" if asked else ENGINE, name, ENGINES)
-    return name
+    return VERSIONS[-1] if name == "fast" else name
 
 
 def without_compiling() -> bool:
@@ -64,14 +68,15 @@ def lstm_steps(like: Array) -> Steps:
     return by_numba()[0] or BY_NUMPY if like.dtype == np.float32 else BY_NUMPY
 
 
-def compiles_passes(nbytes: int, dtype: npt.DTypeLike, asked: str | None = None) -> bool:
+def compiles_passes(nbytes: int, dtype: npt.DTypeLike, asked: str | None = None, *, padded: bool) -> bool:
     """Whether whole passes of an LSTM on a processor are compiled; its recurrent weights have ``nbytes`` bytes.
 
     Large weights are left to `minadv.fast.columns`: there two passes share their products and take less than twice as
     long as one, which saves more than compiling.
     """
     small, single = nbytes <= CORE_CACHE, np.dtype(dtype) == np.float32
-    return small and single and not without_compiling() and wanted(asked) == "fast" and by_numba()[0] is not None
+    able = wanted(asked) in (VERSIONS[1:] if padded else VERSIONS)
+    return small and single and able and not without_compiling() and by_numba()[0] is not None
 
 
 @functools.cache

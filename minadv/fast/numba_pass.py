@@ -24,7 +24,7 @@ import numpy as np
 from minadv import lstm
 from minadv.backend import Array
 from minadv.base.checks import forward_inputs, gradient_inputs
-from minadv.fast import elementwise, numba_steps
+from minadv.fast import numba_steps
 from minadv.fast.chunks import Chunks, chunk_length, split
 from minadv.fast.engines import Inputs, OneByOne
 from minadv.fast.packing import by_gate, input_products, packed, worth_keeping
@@ -40,6 +40,7 @@ class Cache:
     c: Array  # (chunks+1, H, B)
     a: Array  # (T, 4, H, B), the gates i, f, g, o after their activation
     m: Array | None  # (B, H)
+    valid: Array  # (T, B), or empty if nothing is padding
     C: int
     slot: Slot
     ticket: int
@@ -47,7 +48,7 @@ class Cache:
 
 @dataclass(frozen=True)
 class Compiled(OneByOne):
-    """The engine: single precision on a processor, without padding."""
+    """The engine: single precision on a processor."""
 
     name = "compiled"
 
@@ -68,7 +69,8 @@ class Compiled(OneByOne):
         c[0] = 0 if given.state is None else given.state.c.T
         a = slot.take("a", (T, 4, H, B), x)
         hs = slot.take("hs", (T if keep_h else 0, H, B), x)
-        m = _mask(slot, given.m, x, H)
+        m, valid = _mask(slot, given.m, x, H), _padding(given.valid, B)
+        kept = slot.take("kept", (2 if len(valid) else 0, H, B), x)  # the state before a step with padding
         entering = slot.take("entering", (weights.UWb.shape[1], B), x)  # the masked state, x_t if it is small, and 1
         entering[-1] = 1
         z, apart = slot.take("z", (4 * H, B), x), weights.W is not None
@@ -80,9 +82,15 @@ class Compiled(OneByOne):
         for k in range(len(h) - 1):
             steps = slice(k * C, (k + 1) * C)
             h[k + 1], c[k + 1] = h[k], c[k]
-            numba_steps.forward_steps(UWb, rows[steps], apart, m, entering, z, a[steps], c[k + 1], h[k + 1], hs[steps])
-        last = lstm.State(h[-1].T.copy(), c[-1].T.copy())
-        return hs.transpose(0, 2, 1) if keep_h else None, last, Cache(x, h, c, a, given.m, C, slot, slot.ticket)
+            numba_steps.forward_steps(
+                *(UWb, rows[steps], valid[steps], apart, m, entering, z, a[steps]),
+                *(c[k + 1], h[k + 1], kept, hs[steps]),
+            )
+        last, cache = (
+            lstm.State(h[-1].T.copy(), c[-1].T.copy()),
+            Cache(x, h, c, a, given.m, valid, C, slot, slot.ticket),
+        )
+        return hs.transpose(0, 2, 1) if keep_h else None, last, cache
 
     def run_backward(
         self,
@@ -104,20 +112,20 @@ class Compiled(OneByOne):
             dzs = chunks.dzs.reshape(4, H, C, B)
             entered = entered if chunks.entered is None else chunks.entered.reshape(-1, C, B)
         cells = slot.take("cells", (C + 1, H, B), x)
-        h, h_before, dh, dc, dhhat = (slot.take(name, (H, B), x) for name in ("h_t", "h_before", "dh", "dc", "dhhat_t"))
+        names = ("h_t", "dh", "dc", "h_before", "dhhat_t", "carried_h", "carried_c")
+        h, dh, dc, *others = (slot.take(name, (H, B), x) for name in names)
         dz, dm = slot.take("dz", (4 * H, B), x), np.zeros(H * B, x.dtype)
         dh[...], dc[...] = (0, 0) if dstate is None else (dstate.h.T, dstate.c.T)
         dh_out = np.empty((0, B, H), x.dtype) if dh_out is None else _as_compiled(dh_out)
-        U = params.U.reshape(H, 4, H).transpose(1, 0, 2) if by_gate(H, dhhat) else params.U[None]
+        U = params.U.reshape(H, 4, H).transpose(1, 0, 2) if by_gate(H, h) else params.U[None]
         U, x = _as_compiled(U, "C"), _as_compiled(x)
         h[...] = cache.h[-1]
         for k in range(len(cache.h) - 2, -1, -1):
             steps = slice(k * C, (k + 1) * C)
             cells[0] = cache.c[k]
             numba_steps.backward_steps(
-                *(U, x[steps], cache.a[steps], m, dh_out[steps]),
-                *(cells, cache.h[k], h, h_before, dh, dc, dz, dhhat, dm, dzs, entered),
-                *(numba_steps.TINY, np.float32(elementwise.vanished(x.dtype))),
+                *(U, x[steps], cache.valid[steps], cache.a[steps], m, dh_out[steps]),
+                *(cells, (cache.h[k], h, dh, dc, *others, dz), dm, dzs, entered),
             )
             if chunks is not None:
                 chunks.multiply(k * C)
@@ -142,3 +150,8 @@ def _mask(slot: Slot, m: Array | None, x: Array, H: int) -> Array:
     columns = slot.take("m", (H, x.shape[1]), x)
     columns[...] = 1 if m is None else m.T
     return columns.reshape(-1)
+
+
+def _padding(valid: Array | None, B: int) -> Array:
+    """``valid (T, B)`` as the compiled functions take it; empty where nothing is padding."""
+    return np.empty((0, B), bool) if valid is None else _as_compiled(valid, "C")

@@ -51,13 +51,14 @@ class Recomputing(OneByOne):
         work = Workspace() if work is None else work
         h: Array | None = namespace(given.x).empty((T, B, params.U.shape[0]), dtype=given.x.dtype) if keep_h else None
         state, before = given.state, []
-        for first in range(0, T, length):
-            before.append(state)
-            with scope(work):
-                segment = _segment(given, slice(first, first + length), state)
-                [(part, state, _)] = self.engine.forward(params, [segment], keep_h=keep_h, work=work)
-                if h is not None:
-                    h[first : first + length] = part
+        with scope(work):  # the segments share packed weights
+            for first in range(0, T, length):
+                before.append(state)
+                with scope(work):
+                    segment = _segment(given, slice(first, first + length), state)
+                    [(part, state, _)] = self.engine.forward(params, [segment], keep_h=keep_h, work=work)
+                    if h is not None:
+                        h[first : first + length] = part
         return h, state, Cache(given, tuple(before), length, work)
 
     def run_backward(
@@ -68,20 +69,21 @@ class Recomputing(OneByOne):
         total: Any = None
         dm: Array | None = None
         dx: list[Array] = []
-        for n in range(len(cache.states) - 1, -1, -1):
-            steps = slice(n * cache.length, (n + 1) * cache.length)
-            segment = _segment(cache.given, steps, cache.states[n])
-            with scope(cache.work):
-                [(_, _, again)] = self.engine.forward(params, [segment], keep_h=False, work=cache.work)
-                dhs = [None if dh is None else dh[steps]]
-                share, [grads] = self.engine.backward(params, [again], dhs, [dstate], **wanted)
-            dstate = grads.state
-            if total is None:
-                total = share
-            elif share is not None:  # added in place: for large weights new memory costs more than the sum
-                tree_map(lambda whole, part: xp.add(whole, part, out=whole), total, share)
-            dm = tree_add(dm, grads.m)
-            dx.append(grads.x)
+        with scope(cache.work):
+            for n in range(len(cache.states) - 1, -1, -1):
+                steps = slice(n * cache.length, (n + 1) * cache.length)
+                segment = _segment(cache.given, steps, cache.states[n])
+                with scope(cache.work):
+                    [(_, _, again)] = self.engine.forward(params, [segment], keep_h=False, work=cache.work)
+                    dhs = [None if dh is None else dh[steps]]
+                    share, [grads] = self.engine.backward(params, [again], dhs, [dstate], **wanted)
+                dstate = grads.state
+                if total is None:
+                    total = share
+                elif share is not None:  # added in place: for large weights new memory costs more than the sum
+                    tree_map(lambda whole, part: xp.add(whole, part, out=whole), total, share)
+                dm = tree_add(dm, grads.m)
+                dx.append(grads.x)
         return replace(grads, params=total, x=xp.concatenate(dx[::-1]) if inputs else None, m=dm)
 
 

@@ -4,8 +4,8 @@ Each pass takes one slot and keeps it until the slot is freed and another pass t
 by side, the first one's slot also holds what they share. What a pass returns lives in its slot too: ``h`` is valid
 until the slot is taken again. What the passes of one training step have in common, such as packed weights, is made once
 within a `scope`, in buffers of its own. Using a cache after its slot has been taken again raises `StaleCacheError`.
-Without a workspace each pass has a slot of its own, and nothing is ever stale; ``h`` is then still a view of the cache:
-do not write into it before backward.
+Without a workspace, or outside any scope, each pass has a slot of its own, and nothing is ever stale; ``h`` is then
+still a view of the cache: do not write into it before backward.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Slot:
 
 
 class Workspace:
-    """A pool of slots: a pass takes a free one, or a new one if none is free."""
+    """A pool of slots: within a `scope` a pass takes a free one, or a new one if none is free."""
 
     def __init__(self) -> None:
         self._slots: list[Slot] = []
@@ -67,7 +67,13 @@ class Workspace:
         self._n_common = 0  # how many of them this scope has used
 
     def slot(self) -> Slot:
-        """Hand out a slot; caches made by its earlier passes are stale from now on."""
+        """Hand out a slot; caches made by its earlier passes are stale from now on.
+
+        Outside a scope nobody would say when a slot is free again: a pass then has a slot of its own, and the
+        workspace does not grow.
+        """
+        if self._made is None:
+            return Slot()
         if not self._free:
             self._slots.append(Slot())
             self._free.append(self._slots[-1])

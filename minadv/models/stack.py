@@ -14,6 +14,7 @@ from minadv import fast
 from minadv.backend import Array
 from minadv.base.checks import expect_choice
 from minadv.fast import CELLS as CELLS
+from minadv.fast import ENGINES as ENGINES
 from minadv.fast import Engine, Workspace
 from minadv.fast import Inputs as Inputs
 
@@ -31,17 +32,17 @@ def by_name(cell: str) -> Any:
 class Buffered:
     """What the models that run recurrent layers have in common: what computes their passes, and in which memory.
 
-    ``engine="plain"`` runs the readable cells themselves, ``"fast"`` the engines of `minadv.fast`; None leaves the
-    choice to the environment (MINADV_ENGINE), where ``"fast"`` is the default. `minadv.fast.reusing` gives a model
-    ``buffers``, which are no part of its configuration.
+    ``engine="plain"`` runs the readable cells themselves, ``"fast"`` the engines of `minadv.fast`, ``"fast-1"`` an
+    earlier version of them (`minadv.fast.choice`); None leaves the choice to the environment (MINADV_ENGINE), where
+    ``"fast"`` is the default. `minadv.fast.reusing` gives a model ``buffers``, which are no part of its configuration.
     """
 
-    engine: Literal["fast", "plain"] | None = field(default=None, kw_only=True)
+    engine: Literal["fast", "plain", "fast-1", "fast-2"] | None = field(default=None, kw_only=True)
     buffers: Workspace | None = field(default=None, kw_only=True, repr=False, compare=False, metadata={"config": False})
 
     def __post_init__(self) -> None:
         if self.engine is not None:
-            expect_choice("engine", self.engine, ("fast", "plain"))
+            expect_choice("engine", self.engine, ENGINES)
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -183,4 +184,4 @@ def compiles_passes(
         4 * n_hidden * n_hidden * np.dtype(dtype).itemsize,
         model.engine if isinstance(model, Buffered) else None,
     )
-    return cell == "lstm" and not padded and not on_gpu and fast.compiles_passes(nbytes, dtype, asked)
+    return cell == "lstm" and not on_gpu and fast.compiles_passes(nbytes, dtype, asked, padded=padded)

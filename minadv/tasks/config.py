@@ -84,6 +84,18 @@ def build(value: Any, name: str = "config") -> Any:
     return value
 
 
+def build_model(config: dict[str, Any]) -> Any:
+    """The model of a run's configuration, with the engine that the run was begun with.
+
+    Runs that name no engine or ``"fast"`` were begun before engines had versions: theirs is the first. A model that is
+    not one of minadv's may mean something else by the word.
+    """
+    described = config["model"]
+    if issubclass(KINDS.get(described["kind"], object), Buffered) and described.get("engine") in (None, "fast"):
+        described = {**described, "engine": "fast-1"}
+    return build(described, "model")
+
+
 def build_recipe(described: dict[str, Any]) -> Recipe:
     """A recipe from a run's configuration."""
     return Recipe(**{name: build(value, f"recipe.{name}") for name, value in described.items()})
@@ -98,7 +110,7 @@ def today(config: dict[str, Any]) -> dict[str, Any]:
     """A configuration as this version would write it; earlier ones wrote models, recipes and searches differently."""
     found = {**config, "recipe": describe_recipe(build_recipe(config["recipe"]))}
     if issubclass(KINDS.get(config["model"]["kind"], object), Buffered):
-        found["model"] = describe(build({"engine": "fast", **config["model"]}, "model"), "model")
+        found["model"] = describe(build_model(config), "model")
     if "regularizer" in config:
         found["regularizer"] = describe(build(config["regularizer"], "regularizer"), "regularizer")
     if config.get("track") is not None:

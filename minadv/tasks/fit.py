@@ -23,7 +23,7 @@ from minadv.backend import Device, DeviceName, choose_device
 from minadv.models.stack import Buffered
 from minadv.regularizers import Plain, Regularizer
 from minadv.tasks import config as configs
-from minadv.tasks.config import build, build_recipe, describe, describe_recipe
+from minadv.tasks.config import build, build_model, build_recipe, describe, describe_recipe
 from minadv.tasks.family import Family, of_kind, of_model
 from minadv.tasks.run import Run, blank, moved, open_data, opened
 from minadv.training.loop import Recipe
@@ -129,11 +129,8 @@ def plan(
     described in `minadv.tasks.text.family`, `minadv.tasks.pretrain.family` and `minadv.tasks.language.family`.
     """
     family, about = of_model(model), dict(about or {})
-    if isinstance(model, Buffered) and model.engine is None:  # a run goes on with the engine that it was begun with
-        theirs = read_config(Path(out)) if out is not None and resume and (Path(out) / folder.CONFIG).exists() else {}
-        engine: Any = configs.today(theirs)["model"].get("engine") if theirs else None
-        engine = engine or fast.describe().engine
-        model = replace(model, engine=engine)
+    if isinstance(model, Buffered) and model.engine in (None, "fast"):
+        model = replace(model, engine=_engine(model.engine, Path(out) if out is not None and resume else None))
     if not isinstance(data, family.data):
         name = f"{family.data.__module__}.{family.data.__name__}"
         raise TypeError(f"data is a {type(data).__name__}, expected a {name} for a {type(model).__name__}")
@@ -165,6 +162,15 @@ def plan(
     return Plan(family, model, data, task, made, seed, chosen, config, path, resume)
 
 
+def _engine(asked: str | None, run: Path | None) -> Any:
+    """The engine of a run, with its version: that with which the ``run`` to resume was begun, or the one to use now."""
+    if run is not None and (run / folder.CONFIG).exists():
+        theirs = configs.today(read_config(run))["model"].get("engine")
+        if theirs is not None and not (asked == "fast" and theirs == "plain"):
+            return theirs
+    return fast.describe(engine=asked).engine
+
+
 def resume(
     run: str | Path,
     data: Any = None,
@@ -194,7 +200,7 @@ def plan_resumed(
     data = open_data(moved(config, data_dir), path) if data is None else data
     family.expect_data(config, data, str(path))
     chosen = device if isinstance(device, Device) else choose_device(config["device"] if device is None else device)
-    model, seed = build(config["model"], "model"), config["seed"]
+    model, seed = build_model(config), config["seed"]
     regularizer = build(config["regularizer"], "regularizer") if "regularizer" in config else Plain()
     settings = {name: build(config[name], name) if name in config else value for name, value in family.settings.items()}
     first = family.begins_with

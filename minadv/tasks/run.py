@@ -23,7 +23,7 @@ import numpy as np
 from minadv.backend import Array, Device, DeviceName, choose_device, to_host
 from minadv.base.trees import leaves
 from minadv.data.vocabulary import Vocabulary
-from minadv.tasks.config import build, build_recipe
+from minadv.tasks.config import build, build_model, build_recipe
 from minadv.tasks.family import Family, of_kind
 from minadv.training.loop import Recipe, State, weights
 from minadv.training.memory import Table
@@ -97,7 +97,7 @@ def load(run: str | Path, data: Any = None) -> Run:
     if data is not None:
         family.expect_data(config, data, str(path))
     records = folder.records(path, state.step)
-    return opened(build(config["model"], "model"), state, recipe, config, records, path, data)
+    return opened(build_model(config), state, recipe, config, records, path, data)
 
 
 def open_run(run: str | Path, data_dir: str | None = None) -> Run:

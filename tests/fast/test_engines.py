@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
+from minadv import fast
 from minadv.base.trees import leaves, tree_add, tree_map
 from minadv.fast.engines import Inputs, Plain
 from minadv.fast.workspace import StaleCacheError, Workspace, scope
@@ -40,6 +41,20 @@ def test_every_output_in_single_precision(cell, engine, put, drawn, rng):
     expected = readable(exact)
     largest = max(float(abs(a).max()) for _, a in leaves(expected))  # masks up to 2 let states and gradients grow
     assert_close(found, expected, 5e-5 * max(1.0, largest))
+
+
+@pytest.mark.parametrize("cell", ["rnn", "lstm", "gru"])
+@pytest.mark.parametrize("remat", [False, True])
+@given(drawn=sizes_and_masks(longest=7), rng=seeds)
+def test_the_engine_that_is_chosen(cell, remat, put, drawn, rng):
+    """In both precisions; where Numba is installed, whole passes of the LSTM in single precision are compiled."""
+    exact = rounded(make(cell, rng, put, **drawn))
+    expected = readable(exact)
+    largest = max(1.0, *(float(abs(a).max()) for _, a in leaves(expected)))
+    for dtype, tolerance in ((np.float64, 1e-11), (np.float32, 5e-5 * largest)):
+        problem = cast(exact, dtype)
+        engine = fast.engine(cell, problem.params, [inputs(problem)], remat=remat)
+        assert_close(run(engine, problem), expected, tolerance)
 
 
 @every_engine

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from minadv import lstm
-from minadv.fast import reusing
+from minadv.fast import packing, reusing
 from minadv.fast.columns import Columns
 from minadv.fast.engines import Inputs
 from minadv.fast.remat import Recomputing
-from minadv.fast.workspace import Workspace
+from minadv.fast.workspace import Workspace, scope
 from minadv.models.classifier import Batch, Classifier
 from minadv.regularizers import AdD
 from minadv.searches import Greedy
@@ -54,12 +54,23 @@ def test_what_is_kept_is_a_few_states(rng, put):
     x = put(rng.standard_normal((T, B, 1)).astype(np.float32))
     work, whole, engine = Workspace(), Workspace(), Recomputing(Columns())
     [(_, _, cache)] = engine.forward(params, [Inputs(x)], keep_h=False, work=work)
-    Columns().forward(params, [Inputs(x)], work=whole)
+    with scope(whole):
+        Columns().forward(params, [Inputs(x)], work=whole)
     assert len(cache.states) == 10 and cache.length == 10
     assert work.nbytes - work.common_nbytes < (whole.nbytes - whole.common_nbytes) / 8
     dlast = lstm.State(put(np.ones((B, H), np.float32)), put(np.zeros((B, H), np.float32)))
     engine.backward(params, [cache], [None], [dlast], inputs=False)
     assert work.taken == frozenset()
+
+
+@pytest.mark.parametrize("within", [False, True], ids=["by itself", "within a scope"])
+def test_segments_share_packed_weights(within, rng, put, monkeypatch):
+    """A pass packs its weights once, and so does the way back; within a scope both share them."""
+    problem, work, packed, pack = make("lstm", rng, put, T=10), Workspace(), [], packing.pack
+    monkeypatch.setattr(packing, "pack", lambda *given: packed.append(1) or pack(*given))
+    with scope(work if within else None):
+        run(ENGINES["recomputing columns"][1], problem, work)
+    assert len(packed) == (1 if within else 2)
 
 
 def test_bad_lengths():

@@ -31,11 +31,29 @@ def test_a_longer_batch_grows_them(rng, put):
 
 def test_live_passes_have_slots_of_their_own(rng, put):
     problem, work, engine = make("gru", rng, put), Workspace(), GruRows()
-    [(h1, _, _)] = engine.forward(problem.params, [inputs(problem)], work=work)
-    before = to_host(h1).copy()
-    engine.forward(problem.params, [inputs(problem, m=None)], work=work)
-    assert len(work) == 2
-    assert_same_bits(h1, before)
+    with scope(work):
+        [(h1, _, _)] = engine.forward(problem.params, [inputs(problem)], work=work)
+        before = to_host(h1).copy()
+        engine.forward(problem.params, [inputs(problem, m=None)], work=work)
+        assert len(work) == 2
+        assert_same_bits(h1, before)
+
+
+def test_outside_any_scope_a_workspace_does_not_grow(rng, put):
+    """And a pass keeps its memory, whatever is run after it."""
+    problem, work, engine = make("lstm", rng, put), Workspace(), ENGINES["columns"][1]
+    with scope(work):
+        run(engine, problem, work)
+    held = work.nbytes
+    [(h, _, cache)] = engine.forward(problem.params, [inputs(problem)], work=work)
+    before = to_host(h).copy()
+    for _ in range(3):
+        run(engine, problem, work)
+    with scope(work):
+        run(engine, problem, work)
+    assert (work.nbytes, len(work), work.taken) == (held, 1, frozenset())
+    assert_same_bits(h, before)
+    engine.backward(problem.params, [cache], [problem.dh], [None])
 
 
 def test_without_a_workspace_nothing_is_stale(rng, put):
@@ -48,9 +66,10 @@ def test_without_a_workspace_nothing_is_stale(rng, put):
 def test_a_workspace_knows_its_own_slots_only(rng, put):
     problem, engine = make("rnn", rng, put), RnnRows()
     work, other = Workspace(), Workspace()
-    [(_, _, cache)] = engine.forward(problem.params, [inputs(problem)], work=other)
-    assert work.slots_of(cache) == frozenset()
-    assert other.slots_of({"twice": (cache, [cache, None])}) == {0} == other.taken
+    with scope(other):
+        [(_, _, cache)] = engine.forward(problem.params, [inputs(problem)], work=other)
+        assert work.slots_of(cache) == frozenset()
+        assert other.slots_of({"twice": (cache, [cache, None])}) == {0} == other.taken
 
 
 def test_buffers_follow_the_dtype(rng, put):
@@ -59,7 +78,8 @@ def test_buffers_follow_the_dtype(rng, put):
         run(engine, double, work)
     single = tree_map(lambda a: a.astype("float32"), double.args)
     given = inputs(double, **single)
-    [(h, _, _)] = engine.forward(single["params"], [given], work=work)
+    with scope(work):
+        [(h, _, _)] = engine.forward(single["params"], [given], work=work)
     assert h.dtype == "float32"
 
 

@@ -91,15 +91,15 @@ def make(
 
 @st.composite
 def sizes_and_masks(
-    draw: st.DrawFn, longest: int = 4, paddings: tuple[str, ...] = ("none", "lengths", "anywhere")
+    draw: st.DrawFn, longest: int = 4, paddings: tuple[str, ...] = ("none", "end", "front", "anywhere")
 ) -> dict[str, Any]:
-    """Keywords of `make`: sizes from 1 up, no mask or one of any kind, no padding, ragged lengths or any padding."""
+    """Keywords of `make`: sizes from 1 up; no mask or one of any kind; padding nowhere, at an end or anywhere."""
     T, B, I, H = (draw(st.integers(1, top)) for top in (longest, 3, 2, 3))
     padding = draw(st.sampled_from(paddings))
     valid = None
-    if padding == "lengths":
+    if padding in ("end", "front"):
         lengths = draw(st.lists(st.integers(0, T), min_size=B, max_size=B))
-        valid = np.arange(T)[:, None] < np.array(lengths)
+        valid = (np.arange(T)[:, None] < np.array(lengths))[:: 1 if padding == "end" else -1]
     elif padding == "anywhere":
         valid = draw(arrays(bool, (T, B)))
     mask: Any = draw(st.sampled_from([None, "binary", "scaled", "real"]))

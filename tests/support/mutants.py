@@ -124,6 +124,12 @@ TABLE = {
         ("steps of a group in another order", "-1, B).transpose(1, 0, 2)", "-1, B).transpose(1, 0, 2)[::-1]", PACKING),
     ],
     "fast/remat.py": [
+        (
+            "each segment packs its weights",
+            "with scope(work):  # the segments",
+            "with scope(None):  # the segments",
+            REMAT,
+        ),
         ("segments overwrite each other", "out=whole), total, share)", "out=part), total, share)", REMAT),
         (
             "the state of another segment",
@@ -151,18 +157,36 @@ TABLE = {
         ),
         ("the mask is lost on the way back, compiled", "dh[j] = dhhat[j] * m[j]", "dh[j] = dhhat[j]", WHOLE),
         ("the map is of the last step only, compiled", "dm[j] += dhhat[j] * h[j]", "dm[j] = dhhat[j] * h[j]", WHOLE),
-        ("the chunk's first state, compiled", "h_before[:] = h_start", "h_before[:] = h", WHOLE),
-        ("cells of the next step, compiled", "(cells[t].reshape(shape), h", "(cells[t + 1].reshape(shape), h", WHOLE),
+        ("the chunk's first state, compiled", "h[:] = h_start", "pass", WHOLE),
+        ("cells of the next step, compiled", "= cells[t].reshape(shape), h", "= cells[t + 1].reshape(shape), h", WHOLE),
         ("gates add up to the last, compiled", "_plus(dhhat.reshape(n), h.reshape(n))", "dhhat[:] = h", WHOLE),
         (
             "what is no number vanishes, compiled",
-            "_f(0) if abs(gradient[j]) <= limit else gradient[j]",
-            "gradient[j] if abs(gradient[j]) > limit else _f(0)",
+            "_f(0) if abs(gradient[j]) <= _VANISHED else gradient[j]",
+            "gradient[j] if abs(gradient[j]) > _VANISHED else _f(0)",
             WHOLE,
         ),
+        ("padding has a cell, compiled", "_keep_padding(valid[t], kept[0], c)", "pass", WHOLE),
+        ("padding has a state, compiled", "_keep_padding(valid[t], kept[1], h)", "pass", WHOLE),
+        ("some padding is all, compiled", "if not padded or valid[t].any():", "if not padded:", WHOLE),
+        ("cells change over padding, compiled", "_keep_padding(valid[t], cells[t], cells[t + 1])", "pass", WHOLE),
+        ("states change over padding, compiled", "while last >= 0 and not valid[last, b]:", "while False:", WHOLE),
+        ("padding forgets the chunk's state, compiled", "h_start[r, b] if last < 0 else", "0 if last < 0 else", WHOLE),
+        ("padding has a gradient, compiled", "_zero_padding(valid[t], dz)", "pass", WHOLE),
+        ("padding takes from the cell, compiled", "_keep_padding(valid[t], carried_c, dc)", "pass", WHOLE),
+        ("padding takes from the state, compiled", "_keep_padding(valid[t], carried_h, dh)", "pass", WHOLE),
+        ("some padding is all on the way back, compiled", "padded and not valid[t].any()", "padded", WHOLE),
     ],
     "fast/numba_pass.py": [
         ("the first chunk's cell for all, compiled", "cells[0] = cache.c[k]", "cells[0] = cache.c[0]", WHOLE),
+        ("the first chunk's padding for all, compiled", "rows[steps], valid[steps]", "rows[steps], valid", WHOLE),
+        ("the first chunk's padding, going back", "cache.valid[steps]", "cache.valid", WHOLE),
+    ],
+    "fast/choice.py": [
+        ("the first version compiles padding", "VERSIONS[1:] if padded else VERSIONS", "VERSIONS", WHOLE),
+    ],
+    "tasks/config.py": [
+        ("old runs go on otherwise", '"engine": "fast-1"', '"engine": "fast-2"', "tasks/test_engine_versions.py"),
     ],
     "layers.py": [
         (
@@ -185,6 +209,12 @@ TABLE = {
     ],
     "fast/workspace.py": [
         ("stale caches pass", "slot.ticket += 1", "slot.ticket += 0", ENGINES),
+        (
+            "memory grows outside a scope",
+            "if self._made is None:\n            return Slot()",
+            "if False:\n            return Slot()",
+            "fast/test_workspace.py",
+        ),
     ],
 }
 MUTANTS = [Mutant(file, *row) for file, rows in TABLE.items() for row in rows]

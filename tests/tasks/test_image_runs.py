@@ -53,7 +53,12 @@ def test_a_dozen_lines(data: Images, out: Path, device: Any) -> None:
     again = minadv.load(out, data)
     assert again.test() == test
     assert_same_bits((again.params, again.last), (run.params, run.last))
-    assert (again.model, again.step, again.records, again.path) == (replace(MODEL, engine="fast"), 24, run.records, out)
+    assert (again.model, again.step, again.records, again.path) == (
+        replace(MODEL, engine="fast-2"),
+        24,
+        run.records,
+        out,
+    )
     assert again.config == json.loads(json.dumps(run.config))
     assert again.config["about"] == {"why": "a test"}
     assert again.config["device"] == device.name

@@ -269,7 +269,7 @@ def like_params(model: Encoder) -> Array:
 
 
 def load_of(model: Encoder, dtype: str, tokens: float, examples: int, *, padded: bool) -> Load:
-    """How much work a pass over ``tokens`` tokens is; with padding, passes are not compiled as a whole."""
+    """How much work a pass over ``tokens`` tokens is, with padding or without."""
     H, D, on_gpu = model.n_hidden, model.n_embedding, is_device(model.frequencies)
     weights = 4 * H * H * np.dtype(dtype).itemsize
     ready = stack.compiles_passes(model, model.cell, model.n_hidden, dtype, padded=padded, on_gpu=on_gpu)

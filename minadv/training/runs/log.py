@@ -25,6 +25,7 @@ import numpy as np
 from minadv.base.files import flush_directory, plain, write_whole
 from minadv.base.version import __version__
 from minadv.fast import describe
+from minadv.models.stack import ENGINES
 
 Record: TypeAlias = dict[str, Any]
 
@@ -62,7 +63,7 @@ def _engine(config: dict[str, Any]) -> str:
 def _asked(config: dict[str, Any]) -> str | None:
     """The engine that a run's model was asked for; a model of another's may mean something else by the word."""
     engine = config.get("model", {}).get("engine")
-    return engine if engine in ("fast", "plain") else None
+    return engine if engine in ENGINES else None
 
 
 def versions(engine: str | None = None) -> dict[str, str]:
