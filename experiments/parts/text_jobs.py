@@ -289,8 +289,8 @@ def wrong(run: Run) -> Array:
     """Which test texts are classified wrongly, bool (N,)."""
     test = run.data.test
     found = np.zeros(len(test), dtype=bool)
-    for rows, batch, logits in read(run.model, run.params, test, max_tokens=run.config["max_tokens"]):
-        found[rows] = logits.argmax(axis=-1) != batch.targets
+    for rows, targets, logits in read(run.model, run.params, test, max_tokens=run.config["max_tokens"]):
+        found[rows] = logits.argmax(axis=-1) != targets
     return found
 
 

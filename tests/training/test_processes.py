@@ -115,7 +115,7 @@ def test_workers_train_as_one_process_does(n: int, put: Any) -> None:
 def test_a_worker_that_dies_ends_the_run_with_a_message(put: Any) -> None:
     toy = task(put)
     workers = ProcessWorkers(toy, 2, toy.init())
-    os.kill(workers._members[0][1].pid, signal.SIGKILL)
+    os.kill(workers._members[0].process.pid, signal.SIGKILL)
     with pytest.raises(WorkerError, match=r"worker 1 of 2 is gone \(exit code -9\): resume the run"):
         workers.step(toy.init(), 0, weight=0.0, carry=None)
     workers.close()

@@ -15,7 +15,7 @@ Which texts a step reads, and its random numbers, are functions of the seed and 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from typing import Any
@@ -36,6 +36,7 @@ from minadv.models.text import TextBatch, TextClassifier
 from minadv.regularizers import VD, AdD, Plain, Regularizer, Sum, Term
 from minadv.tasks.methods import expect_room
 from minadv.training.memory import Rows, Table, rows_of
+from minadv.training.parallel.inference import share
 from minadv.training.parallel.workers import WHOLE, Part
 from minadv.training.task import Load
 
@@ -239,27 +240,62 @@ def text_batch(
 def evaluate(model: TextClassifier, params: Any, documents: Documents, *, max_tokens: int | None) -> dict[str, Any]:
     """Mean NLL and error in per cent, of the full network."""
     nll = wrong = 0.0
-    for _, batch, logits in read(model, params, documents, max_tokens=max_tokens):
-        assert batch.targets is not None
-        nll += float(layers.cross_entropy(logits, batch.targets)[0].sum())
-        wrong += float((logits.argmax(axis=-1) != batch.targets).sum())
+    for _, targets, logits in read(model, params, documents, max_tokens=max_tokens):
+        assert targets is not None
+        nll += float(layers.cross_entropy(logits, targets)[0].sum())
+        wrong += float((logits.argmax(axis=-1) != targets).sum())
     return {"loss": nll / len(documents), "error": 100 * wrong / len(documents)}
 
 
 def read(
     model: TextClassifier, params: Any, documents: Documents, *, max_tokens: int | None, batch_size: int = 250
-) -> Iterator[tuple[Array, TextBatch, Array]]:
-    """Every document once, in batches of like length: their rows, the batch, and the full network's logits (B, C).
+) -> list[tuple[Array, Array | None, Array]]:
+    """Every document once, in batches of like length: their rows, their targets, and the full network's logits (B, C).
 
     Nothing is differentiated, so that a few steps at a time are all that is kept in memory.
     """
-    reader = reusing(replace(model, truncate=PIECE))
-    for rows in in_length_order(steps_of(documents, max_tokens=max_tokens), batch_size):
-        batch = text_batch(model, documents, rows, max_tokens=max_tokens)
-        with reader.scope():
-            features, _, _ = reader.body(params, batch, masks={}, noise=None)
-            logits: Array = reader.logits(params, features)[-1]
-        yield rows, batch, logits
+    return share(Texts(model, params, documents, max_tokens, batch_size))
+
+
+@dataclass(frozen=True, eq=False)
+class Texts:
+    """Documents that a classifier reads, in batches of like length."""
+
+    model: TextClassifier
+    params: Any
+    documents: Documents
+    max_tokens: int | None
+    batch_size: int
+
+    @cached_property
+    def groups(self) -> list[Array]:
+        """The rows of each batch."""
+        return list(in_length_order(self.steps, self.batch_size))
+
+    @cached_property
+    def steps(self) -> Array:
+        return steps_of(self.documents, max_tokens=self.max_tokens)
+
+    def __len__(self) -> int:
+        return len(self.groups)
+
+    @property
+    def load(self) -> Load:
+        dtype = str(self.params.encoder.E.dtype)
+        return load_of(self.model, dtype, float(self.steps.sum()), len(self.documents), padded=True)
+
+    def reader(self) -> Callable[[int], tuple[Array, Array | None, Array]]:
+        model = reusing(replace(self.model, truncate=PIECE))
+
+        def read(number: int) -> tuple[Array, Array | None, Array]:
+            rows = self.groups[number]
+            batch = text_batch(self.model, self.documents, rows, max_tokens=self.max_tokens)
+            with model.scope():
+                features, _, _ = model.body(self.params, batch, masks={}, noise=None)
+                logits: Array = model.logits(self.params, features)[-1]
+            return rows, batch.targets, logits
+
+        return read
 
 
 def like_params(model: Encoder) -> Array:
