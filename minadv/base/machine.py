@@ -44,11 +44,10 @@ def quota(root: Path = Path("/")) -> float | None:
     except OSError:
         return None
     found = []
-    for line in lines:
-        _, controllers, path = line.split(":", 2)
-        mounts = ["unified", "."] if controllers == "" else [controllers, "cpu"]
+    for _, controllers, path in (line.split(":", 2) for line in lines if line.count(":") > 1):
         if controllers and "cpu" not in controllers.split(","):
             continue
+        mounts = [controllers, "cpu"] if controllers else ["unified", "."]
         for mount in mounts:
             top = root / "sys/fs/cgroup" / mount
             group = top / path.lstrip("/")
@@ -92,3 +91,18 @@ def blas_most() -> int | None:
 def one_thread(cores: int = 1) -> dict[str, str]:
     """The environment of a worker process: one BLAS thread, and ``cores`` of the cores, which it shares with others."""
     return {**os.environ, **dict.fromkeys(BLAS_VARIABLES, "1"), CORES: str(cores)}
+
+
+def free_memory() -> int | None:
+    """The bytes of memory that are available, where the system tells them."""
+    return memory().get("MemAvailable")
+
+
+def memory() -> dict[str, int]:
+    """The system's memory in bytes, by the names of ``/proc/meminfo``; empty where that does not exist."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:
+        return {}
+    fields = (line.split(":") for line in lines)
+    return {name: 1024 * int(value.split()[0]) for name, value in fields if value.endswith(" kB")}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -115,9 +114,7 @@ def _saving() -> str:
 
 def _memory() -> str:
     """Total and available memory, in words, where the system tells them."""
-    info = Path("/proc/meminfo")
-    if not info.exists():
+    found = machine.memory()
+    if not found:
         return "unknown"
-    fields = dict(line.split(":") for line in info.read_text().splitlines())
-    total, free = (int(fields[name].split()[0]) / 2**20 for name in ("MemTotal", "MemAvailable"))
-    return f"{total:.1f} GiB, {free:.1f} GiB available"
+    return f"{found['MemTotal'] / 2**30:.1f} GiB, {found['MemAvailable'] / 2**30:.1f} GiB available"

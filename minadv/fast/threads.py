@@ -60,11 +60,22 @@ def _apply() -> None:
     for library in _libraries():
         if least is not None:
             before = _before.setdefault(library.filepath, library.num_threads)
-            library.set_num_threads(min(before, least))
+            _set(library, min(before, least))
         elif library.filepath in _before:
-            library.set_num_threads(_before[library.filepath])
+            _set(library, _before[library.filepath])
     if least is None:
         _before.clear()
+
+
+def _set(library: Any, n: int) -> None:
+    """Set a library's threads, also where threadpoolctl lets only the Python thread that set them first do so.
+
+    The limits of all Python threads are counted here, and afterwards any thread may set them again.
+    """
+    let_go = getattr(library, "clear_controlling_thread", lambda force: None)
+    let_go(force=True)
+    library.set_num_threads(n)
+    let_go(force=True)
 
 
 def limit_late_libraries() -> None:

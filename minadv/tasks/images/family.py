@@ -194,7 +194,7 @@ def attack(
         score=right_answers(run),
         result=lambda mean: 100 * mean,
         number="10.4f",
-        load=load_of(run.model, split.x, len(split)),
+        load=load_of(run.model, split.x, len(split), 3 * at_once),  # three passes of a search are kept at a time
     )
 
 

@@ -108,13 +108,14 @@ class Classify:
         return metrics
 
 
-def load_of(model: Any, x: Array, n: int) -> Load:
-    """How much work a pass over n sequences is, of those in ``x (N, T, I)``."""
+def load_of(model: Any, x: Array, n: int, at_once: int | None = None) -> Load:
+    """How much work a pass over n sequences is, ``at_once`` of them at a time, of those in ``x (N, T, I)``."""
     H = int(getattr(model, "n_hidden", 0))  # a user's own model need not have it
     products = 4.0 * x.shape[1] * n * H * (H + x.shape[2])
     weights, on_gpu = 4 * H * H * x.dtype.itemsize, is_device(x)
     ready = stack.compiles_passes(model, getattr(model, "cell", ""), H, x.dtype, on_gpu=on_gpu)
-    return Load(products, weights, n, on_gpu, ready)
+    memory = 6 * x.shape[1] * min(n, at_once or n) * H * x.dtype.itemsize * int(getattr(model, "n_layers", 1))
+    return Load(products, weights, n, on_gpu, memory, ready)
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,7 +136,7 @@ class Reading:
 
     @property
     def load(self) -> Load:
-        return load_of(self.model, self.split.x, len(self.split))
+        return load_of(self.model, self.split.x, len(self.split), self.batch_size)
 
     def reader(self) -> Callable[[int], Any]:
         model = reusing(self.model)

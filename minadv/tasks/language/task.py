@@ -205,7 +205,7 @@ def load_of(model: LanguageModel, dtype: str, words: float, examples: int, *, on
     a_word = sum(4.0 * H * (I + H) for I, H in zip(sizes, model.hidden, strict=False)) + model.n_words * sizes[-1]
     heaviest = 4 * max(model.hidden) ** 2 * np.dtype(dtype).itemsize
     ready = stack.compiles_passes(model, "lstm", max(model.hidden), dtype, on_gpu=on_gpu)
-    return Load(a_word * words, heaviest, examples, on_gpu, ready)
+    return Load(a_word * words, heaviest, examples, on_gpu, compiled=ready)
 
 
 def expect_lengths(parts: Any, batch_size: int, columns: int, called: Callable[[str], str] = str) -> None:

@@ -309,7 +309,7 @@ def load_of(model: Encoder, dtype: str, tokens: float, examples: int, *, padded:
     H, D, on_gpu = model.n_hidden, model.n_embedding, is_device(model.frequencies)
     weights = 4 * H * H * np.dtype(dtype).itemsize
     ready = stack.compiles_passes(model, model.cell, model.n_hidden, dtype, padded=padded, on_gpu=on_gpu)
-    return Load(4.0 * tokens * H * (H + D), weights, examples, on_gpu, ready)
+    return Load(4.0 * tokens * H * (H + D), weights, examples, on_gpu, compiled=ready)
 
 
 def expect_fit(model: Encoder, corpus: Corpus) -> None:

@@ -14,7 +14,7 @@ from minadv.fast import limit_threads
 from minadv.training.parallel.inference import WORTH, blas_threads, by_threads_of, lend, more_than_cores
 from minadv.training.parallel.mpi import RankWorkers
 from minadv.training.parallel.processes import ProcessWorkers
-from minadv.training.parallel.ranks import ProcessGroup, process_group
+from minadv.training.parallel.ranks import ProcessGroup, one_process, process_group
 from minadv.training.parallel.threads import ThreadWorkers
 from minadv.training.parallel.workers import OneWorker, Workers
 from minadv.training.task import Task
@@ -71,7 +71,7 @@ def choose_workers(task: Task, asked: int | None, ranks: int = 1) -> int:
         return asked
     if load.on_gpu or load.weights > CORE_CACHE or load.products < WORTH:
         return 1
-    return min(process_group().cores, load.examples)
+    return min(one_process().cores, load.examples)
 
 
 def same_workers(config: dict[str, Any], device: Device) -> int | None:

@@ -17,9 +17,9 @@ from minadv.base.notices import say_once
 from minadv.base.trees import leaves
 from minadv.fast import describe, limit_threads
 from minadv.training.parallel.members import Processes, can_be_sent
-from minadv.training.parallel.ranks import process_group
+from minadv.training.parallel.ranks import one_process
 from minadv.training.parallel.threads import Threads
-from minadv.training.parallel.workers import Inference, Readers
+from minadv.training.parallel.workers import Inference, Readers, most_readers
 from minadv.training.task import Load
 
 Made = TypeVar("Made")
@@ -68,12 +68,12 @@ def ask_for(workers: int | None) -> Iterator[None]:
 @contextmanager
 def start_readers(inference: Inference[Any]) -> Iterator[Readers]:
     """Workers that read the batches of an inference; they end with this context."""
-    load, ours = inference.load, process_group()
-    n = choose_readers(load, len(inference), ours.cores)
+    load, cores = inference.load, one_process().cores
+    n = choose_readers(load, most_readers(inference), cores)
     by_threads = n > 1 and by_threads_of(load)
     if n > 1 and not by_threads and not can_be_sent(inference):
         n = 1
-    with limit_threads(blas_threads(load.weights, n, ours.cores)):
+    with limit_threads(blas_threads(load.weights, n, cores)):
         workers: Readers = Readers() if n == 1 else Threads(n) if by_threads else Processes(n)
         try:
             yield workers
@@ -81,10 +81,10 @@ def start_readers(inference: Inference[Any]) -> Iterator[Readers]:
             workers.close()
 
 
-def choose_readers(load: Load, batches: int, cores: int) -> int:
-    """How many workers read so many batches: all cores where that pays, or what `ask_for` says, one for large weights.
+def choose_readers(load: Load, most: int, cores: int) -> int:
+    """How many workers read batches, at most ``most``: all cores where that pays, or as many as `ask_for` says.
 
-    Large weights are read by all BLAS threads instead.
+    Large weights are read by one worker with all BLAS threads instead.
     """
     asked = _asked.get()
     if asked is not None and asked > cores:
@@ -92,11 +92,11 @@ def choose_readers(load: Load, batches: int, cores: int) -> int:
     if load.on_gpu:
         return 1
     if asked is not None:
-        return max(1, min(asked, cores, batches))
+        return max(1, min(asked, cores, most))
     least = WORTH if by_threads_of(load) else WORTH_A_PROCESS
     if load.weights > CORE_CACHE or load.products < least:
         return 1
-    return max(1, min(cores, batches))
+    return max(1, min(cores, most))
 
 
 def by_threads_of(load: Load) -> bool:
@@ -128,4 +128,4 @@ def more_than_cores(workers: int, cores: int) -> str:
 def alone(params: Any) -> AbstractContextManager[None]:
     """A context for passes that nobody shares: one BLAS thread, or all cores if a recurrent weight is large."""
     heaviest = max((leaf.nbytes for name, leaf in leaves(params) if name.rpartition(".")[2] == "U"), default=0)
-    return limit_threads(blas_threads(heaviest, 1, process_group().cores))
+    return limit_threads(blas_threads(heaviest, 1, one_process().cores))

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 from minadv.base import machine, notices
 from minadv.fast import limit_threads
 from minadv.training.loop import TrainingError
-from minadv.training.parallel.workers import Inference, Readers
+from minadv.training.parallel.workers import Inference, Readers, most_readers
 
 Made = TypeVar("Made")
 
@@ -116,6 +116,7 @@ class Batches:
 
 def share_by(members: Sequence[Member], inference: Inference[Made]) -> list[Made]:
     """What is read of each batch of an inference, in their order, by this process and worker processes in turn."""
+    members = members[: most_readers(inference) - 1]
     count = len(members) + 1
     turns = [range(k, len(inference), count) for k in range(count)]
     for member, numbers in zip(members, turns[1:], strict=True):

@@ -111,12 +111,20 @@ def each_alone() -> Iterator[None]:
 
 def process_group() -> ProcessGroup:
     """The processes that a launcher started together, this one included; raises ImportError where MPI is missing."""
-    if launch.this_process().size == 1:
-        return ProcessGroup()
-    if getattr(_alone, "on", False):
-        met = _launched.cache_info().currsize > 0
-        return ProcessGroup(near=_launched().near if met else [affinity()] * launch.this_process().size)
+    if getattr(_alone, "on", False) or launch.this_process().size == 1:
+        return one_process()
     return _launched()
+
+
+_near: list[frozenset[int]] = []  # the cores of the ranks on this machine, once they have told each other
+
+
+def one_process() -> ProcessGroup:
+    """A group of this process alone, with its share of the cores; nothing is asked of other ranks.
+
+    Before ranks have told each other where they are, all of them are taken to be on this machine.
+    """
+    return ProcessGroup(near=_near or [affinity()] * launch.this_process().size)
 
 
 @cache
@@ -134,7 +142,9 @@ def _launched() -> ProcessGroup:
             f"{size} processes were started together, but mpi4py sees {MPI.COMM_WORLD.size}: it uses another MPI "
             f"library ({MPI.Get_library_version().splitlines()[0]}) than the mpiexec that started them"
         )
-    return ProcessGroup(MPI.COMM_WORLD)
+    ours = ProcessGroup(MPI.COMM_WORLD)
+    _near[:] = ours.near
+    return ours
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from minadv.base.trees import tree_add
 from minadv.fast import limit_threads, reusing
-from minadv.training.parallel.workers import Inference, Part, Readers, Step, Workers, gather, sums
+from minadv.training.parallel.workers import Inference, Part, Readers, Step, Workers, gather, most_readers, sums
 
 Made = TypeVar("Made")
 
@@ -33,9 +33,9 @@ class Threads(Readers):
         self._others = self._held.enter_context(pool)
 
     def share(self, inference: Inference[Made]) -> list[Made]:
-        return self.run(inference.reader, len(inference))
+        return self.run(inference.reader, len(inference), most_readers(inference))
 
-    def run(self, begin: Callable[[], Callable[[int], Made]], count: int) -> list[Made]:
+    def run(self, begin: Callable[[], Callable[[int], Made]], count: int, at_once: int) -> list[Made]:
         """The results of 0, ..., count-1, in this order, of functions that ``begin`` makes, one in each thread."""
         made: dict[int, Made] = {}
         left = deque(range(count))
@@ -54,7 +54,7 @@ class Threads(Readers):
                 raise
 
         # each in a copy of this thread's context, in which NumPy keeps what it is to do about overflow
-        asked = [self._others.submit(copy_context().run, work) for _ in range(min(self._n, count) - 1)]
+        asked = [self._others.submit(copy_context().run, work) for _ in range(min(self._n, at_once) - 1)]
         try:
             work()
         finally:
@@ -82,7 +82,7 @@ class ThreadWorkers(Threads, Workers):
             part, model = self._members[index]
             return self._task.term(params, step, weight=weight, carry=carry, part=part, model=model)
 
-        made = self.run(lambda: contribution, len(self._members))
+        made = self.run(lambda: contribution, len(self._members), len(self._members))
         grads: Any = None
         for term, _ in made:
             grads = tree_add(grads, term.grads)

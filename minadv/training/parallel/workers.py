@@ -19,6 +19,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from minadv.backend import namespace
+from minadv.base.machine import free_memory
 from minadv.base.shared_draws import Rng, Share
 from minadv.base.trees import tree_map
 from minadv.fast import reusing
@@ -158,6 +159,13 @@ class OneWorker(Workers):
     def step(self, params: Any, step: int, *, weight: float, carry: Any) -> Step:
         term, carry = self._task.term(params, step, weight=weight, carry=carry, model=self.model)
         return gather(term.grads, [sums(term, carry)])
+
+
+def most_readers(inference: Inference[Any]) -> int:
+    """How many workers can read batches at the same time: one a batch, in no more than half of the free memory."""
+    each, free = inference.load.memory, free_memory()
+    room = len(inference) if not each or free is None else free // (2 * each)
+    return max(1, min(len(inference), room))
 
 
 def sums(term: Term, carry: Any) -> Sums:
