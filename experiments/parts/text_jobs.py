@@ -25,7 +25,7 @@ from minadv.tasks.fit import fit
 from minadv.tasks.run import Run
 from minadv.tasks.text.corpus import open_data
 from minadv.tasks.text.pretrained import Take
-from minadv.tasks.text.task import read
+from minadv.tasks.text.reading import read
 from minadv.training.loop import LOG, Interrupted
 from minadv.training.optimizers import Adam
 from minadv.training.runs import log

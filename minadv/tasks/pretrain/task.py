@@ -23,7 +23,8 @@ from minadv.fast import reusing
 from minadv.models.pretraining import LMBatch, TextLM
 from minadv.models.stack import by_name
 from minadv.regularizers import Plain, Term
-from minadv.tasks.text.task import PIECE, expect_fit, like_params, load_of
+from minadv.tasks.text.reading import PIECE, like_params, load_of
+from minadv.tasks.text.task import expect_fit
 from minadv.training.parallel.inference import alone
 from minadv.training.parallel.workers import WHOLE, Part
 from minadv.training.task import Load

@@ -32,8 +32,9 @@ from minadv.tasks.reports import error_report
 from minadv.tasks.run import Run, digest
 from minadv.tasks.text import corpus as corpora
 from minadv.tasks.text.pretrained import Take, weights_of
+from minadv.tasks.text.reading import evaluate, load_of, read, text_batch
 from minadv.tasks.text.sizes import ABOUT, CORPORA, EMBEDDINGS, SIZES, encoder_of, recipe_of
-from minadv.tasks.text.task import TextTask, evaluate, expect_regularizer, load_of, read, text_batch
+from minadv.tasks.text.task import TextTask, expect_regularizer
 from minadv.training.clip import Clip
 from minadv.training.ema import EMA
 from minadv.training.optimizers import Adam
