@@ -17,7 +17,7 @@ from minadv.models.text import TextBatch
 from minadv.regularizers import AT, EL, FD, VAT, VD, AdD, Plain, RDrop, Sum
 from minadv.searches import Greedy, Reselect
 from minadv.tasks.pretrain import task as pretraining
-from minadv.tasks.text import reading
+from minadv.tasks.text import reading as readings
 from minadv.tasks.text import task as texts
 from minadv.training.loop import Recipe, train
 from minadv.training.optimizers import Adam
@@ -271,7 +271,7 @@ def test_an_evaluation_is_that_of_the_whole_texts(put: Any) -> None:
     assert found["loss"] == pytest.approx(float(nll.mean()), rel=1e-12)
     assert found["error"] == 100 * float((logits.argmax(axis=1) != made.targets).mean())
     assert 0 < found["error"] < 100
-    pieces = reading.read(task.model, params, documents, max_tokens=None, batch_size=5)
+    pieces = readings.read(task.model, params, documents, max_tokens=None, batch_size=5)
     again = np.concatenate([to_host(part) for _, _, part in pieces])
     order = np.argsort(documents.lengths, kind="stable")
     assert_close(again, logits[order], 1e-12)
