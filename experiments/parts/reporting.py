@@ -33,7 +33,7 @@ from minadv import fast
 from minadv.backend import BackendError, choose_device
 from minadv.base import launch
 from minadv.base.errors import DataError
-from minadv.base.machine import one_blas_thread
+from minadv.base.machine import one_thread
 from minadv.commands.numbers import positive
 from minadv.training.loop import LOG, Interrupted, TrainingError
 from minadv.training.parallel import ranks
@@ -292,17 +292,17 @@ def save_figure(figure: Any, path: Path) -> Path:
 def run_all(work: Callable[[Task], Result], tasks: Sequence[Task], *, workers: int, title: str) -> list[Result]:
     """Do independent tasks in parallel processes, with a progress bar; results in task order.
 
-    Each has one BLAS thread, unless the user's environment says otherwise.
+    Each has one BLAS thread and one core, or as many as its task has ``workers``.
     Under mpiexec its ranks are the processes; each returns all results.
     """
     if launch.this_process().size > 1:
         return ranks.share_out(work, tasks)
     bar = {"total": len(tasks), "desc": title, "disable": not sys.stderr.isatty()}
     if workers == 1:
-        with fast.limit_threads(1):
+        with _one_thread_each(tasks), fast.limit_threads(1):
             return [work(task) for task in tqdm(tasks, **bar)]
     results: dict[int, Result] = {}
-    with _one_thread_each(), _pool(workers) as pool:
+    with _one_thread_each(tasks), _pool(workers) as pool:
         with _ctrl_c_ignored():
             futures = {pool.submit(work, task): n for n, task in enumerate(tasks)}
         try:
@@ -349,12 +349,13 @@ def _ctrl_c_ignored() -> Iterator[None]:
 
 
 @contextmanager
-def _one_thread_each() -> Iterator[None]:
+def _one_thread_each(tasks: Sequence[Any]) -> Iterator[None]:
     """Within it, processes that are started have one BLAS thread, set in their environment before BLAS is loaded."""
     before = dict(os.environ)
-    os.environ.update(one_blas_thread())
+    os.environ.update(one_thread(max((getattr(task, "workers", None) or 1 for task in tasks), default=1)))
     try:
         yield
     finally:
         for name in os.environ.keys() - before.keys():
             del os.environ[name]
+        os.environ.update(before)

@@ -25,7 +25,7 @@ from minadv.tasks.fit import fit
 from minadv.tasks.run import Run
 from minadv.tasks.text.corpus import open_data
 from minadv.tasks.text.pretrained import Take
-from minadv.tasks.text.task import read
+from minadv.tasks.text.reading import read
 from minadv.training.loop import LOG, Interrupted
 from minadv.training.optimizers import Adam
 from minadv.training.runs import log
@@ -289,8 +289,8 @@ def wrong(run: Run) -> Array:
     """Which test texts are classified wrongly, bool (N,)."""
     test = run.data.test
     found = np.zeros(len(test), dtype=bool)
-    for rows, batch, logits in read(run.model, run.params, test, max_tokens=run.config["max_tokens"]):
-        found[rows] = logits.argmax(axis=-1) != batch.targets
+    for rows, targets, logits in read(run.model, run.params, test, max_tokens=run.config["max_tokens"]):
+        found[rows] = logits.argmax(axis=-1) != targets
     return found
 
 

@@ -1,19 +1,80 @@
-r"""What is known of the machine before anything is computed: its cores, and what the user has set for its threads."""
+r"""What is known of the machine before anything is computed: the cores, and what the user has set for threads."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
+from pathlib import Path
 
 BLAS_VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
 """Variables of the environment that set how many threads a matrix product uses."""
+
+CORES = "MINADV_CORES"
+"""Environment variable: the most cores that this process may use, for workers and BLAS threads together."""
 
 CORE_CACHE = 2**20
 """Bytes of weights that stay in a core's own cache: larger ones are read from slower memory at every step."""
 
 
-def cores() -> int:
-    """The cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def cores(among: Iterable[int] | None = None) -> int:
+    """How many cores this process may use, of those in ``among`` (default: of those it may run on), at least one.
+
+    That is as many as its affinity, the quotas of its control groups and the variable `CORES` all allow.
+    """
+    most = [float(len(affinity() if among is None else set(among)))]
+    most += [found for found in (quota(), _setting(CORES)) if found is not None]
+    return max(1, int(min(most)))
+
+
+def affinity() -> frozenset[int]:
+    """The numbers of the cores that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return frozenset(os.sched_getaffinity(0))
+    return frozenset(range(os.cpu_count() or 1))
+
+
+def quota(root: Path = Path("/")) -> float | None:
+    """How many cores' time the control groups of this process, and all above them, grant it; None if they set no limit.
+
+    A group of version 2 says it in ``cpu.max``, one of version 1 in ``cpu.cfs_quota_us`` and ``cpu.cfs_period_us``. In
+    a container the path of a group may not exist in the container's view: then the nearest folder above it counts.
+    """
+    try:
+        lines = (root / "proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return None
+    found = []
+    for _, controllers, path in (line.split(":", 2) for line in lines if line.count(":") > 1):
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        mounts = [controllers, "cpu"] if controllers else ["unified", "."]
+        for mount in mounts:
+            top = root / "sys/fs/cgroup" / mount
+            group = top / path.lstrip("/")
+            folders = [folder for folder in (group, *group.parents) if folder.is_relative_to(top)]
+            found += [cpus for cpus in map(_quota_of, folders) if cpus is not None]
+    return min(found, default=None)
+
+
+def _quota_of(group: Path) -> float | None:
+    """The quota of one control group in cores, whichever of the two versions its folder is of."""
+    for files in (("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us")):
+        try:
+            quota_us, period_us = " ".join((group / name).read_text() for name in files).split()
+            if quota_us != "max" and int(quota_us) > 0 and int(period_us) > 0:
+                return int(quota_us) / int(period_us)
+        except (OSError, ValueError):
+            continue
+    return None
+
+
+def _setting(name: str) -> int | None:
+    given = os.environ.get(name)
+    if not given:
+        return None
+    if not given.isdecimal() or int(given) < 1:
+        raise ValueError(f"{name} is {given!r}, expected a number of cores, at least 1")
+    return int(given)
 
 
 def blas_setting() -> str | None:
@@ -21,6 +82,27 @@ def blas_setting() -> str | None:
     return next((f"{name}={os.environ[name]}" for name in BLAS_VARIABLES if os.environ.get(name)), None)
 
 
-def one_blas_thread() -> dict[str, str]:
-    """The environment of a worker process: one BLAS thread, unless the user has chosen another number."""
-    return dict(os.environ) if blas_setting() else {**os.environ, **dict.fromkeys(BLAS_VARIABLES, "1")}
+def blas_most() -> int | None:
+    """The most BLAS threads by the user's setting, the first number of a list of OpenMP's; None without a setting."""
+    first = (blas_setting() or "").partition("=")[2].split(",")[0].strip()
+    return int(first) if first.isdecimal() and int(first) > 0 else None
+
+
+def one_thread(cores: int = 1) -> dict[str, str]:
+    """The environment of a worker process: one BLAS thread, and ``cores`` of the cores, which it shares with others."""
+    return {**os.environ, **dict.fromkeys(BLAS_VARIABLES, "1"), CORES: str(cores)}
+
+
+def free_memory() -> int | None:
+    """The bytes of memory that are available, where the system tells them."""
+    return memory().get("MemAvailable")
+
+
+def memory() -> dict[str, int]:
+    """The system's memory in bytes, by the names of ``/proc/meminfo``; empty where that does not exist."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:
+        return {}
+    fields = (line.split(":") for line in lines)
+    return {name: 1024 * int(value.split()[0]) for name, value in fields if value.endswith(" kB")}

@@ -6,14 +6,16 @@ import argparse
 import sys
 
 from minadv.commands.numbers import count, positive
-from minadv.commands.running import add_run, open_for
+from minadv.commands.running import add_run, add_workers, open_for
 from minadv.distances import DISTANCES
-from minadv.tasks.attack import SEARCHES, under_attack
+from minadv.tasks.attack import SEARCHES, table
+from minadv.training.parallel.inference import ask_for
 
 
 def add_options(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
     """The options of ``minadv attack``."""
     add_run(parser)
+    add_workers(parser)
     parser.add_argument(
         "--delta",
         type=float,
@@ -53,11 +55,15 @@ def work(args: argparse.Namespace) -> None:
         print("one flip is spent by greedy's random start itself, so that its masks are almost random", file=sys.stderr)
     print(f"{'mask':14} {target.column:>10} {'mean D':>10}")
     how = {name: getattr(args, name) for name in ("seed", "distance", "scale", "max_masks")}
-    for name in ("none", *SEARCHES):
-        if name == "exact" and not target.exact:
-            continue
-        if name == "exact" and target.n_masks > args.max_masks:
-            print(f"{name:14} left out: {target.n_masks:,} masks, more than --max-masks {args.max_masks:,}")
-            continue
-        result, distance = under_attack(target, name, **how)
+    names = [name for name in ("none", *SEARCHES) if name != "exact"]
+    too_many = target.exact and target.n_masks > args.max_masks
+    if target.exact and not too_many:
+        names.append("exact")
+
+    def tell(name: str, result: float, distance: float) -> None:
         print(f"{name:14} {result:10.2f} {distance:{target.number}}", flush=True)
+
+    with ask_for(args.workers):
+        table(target, names, tell, **how)
+    if too_many:
+        print(f"{'exact':14} left out: {target.n_masks:,} masks, more than --max-masks {args.max_masks:,}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -35,9 +34,11 @@ def work(args: argparse.Namespace) -> None:
         print(f"{name:8} {version}")
     device = choose_device(args.device)
     print(f"{'device':8} {device.why}")
-    print(f"{'cores':8} {machine.cores()} of {os.cpu_count()}")
-    print(f"{'threads':8} {_threads()}")
-    print(f"{'steps':8} {describe(device.name == 'gpu').why}")
+    about = describe(device.name == "gpu")
+    print(f"{'cores':8} {_cores()}")
+    print(f"{'threads':8} {_threads(bool(about.blas))}")
+    print(f"{'steps':8} {about.why}")
+    print(f"{'compiled':8} {about.compiled}")
     print(f"{'memory':8} {_memory()}")
     print(f"{'data':8} {fetch.data_root()}")
     print(f"{'saving':8} {_saving()}")
@@ -83,14 +84,23 @@ def _gradients(args: dict[str, Any], dh: Array) -> dict[str, Any]:
     return {"params": grads.params, "x": grads.x, "m": grads.m}
 
 
-def _threads() -> str:
-    """What decides how many threads a matrix product uses, in words."""
-    setting = machine.blas_setting()
-    if setting is not None:
-        return f"BLAS threads as {setting} says"
-    if not describe().blas:
-        return "BLAS threads as BLAS decides: install threadpoolctl to let minadv set them"
-    return "BLAS: one thread in each worker for small networks, all cores for large ones"
+def _cores() -> str:
+    """How many cores this process may use and what decides that, in words."""
+    quota, setting = machine.quota(), os.environ.get(machine.CORES)
+    reasons = [f"it may run on {len(machine.affinity())}"]
+    reasons += [] if quota is None else [f"its control group grants the time of {quota:g}"]
+    reasons += [f"{machine.CORES}={setting}"] if setting else []
+    return f"{machine.cores()} of {os.cpu_count()} ({', '.join(reasons)})"
+
+
+def _threads(can_be_set: bool) -> str:
+    """How many threads there are at most: workers times BLAS threads of each, in words."""
+    cores, setting = machine.cores(), machine.blas_setting()
+    if not can_be_set and machine.blas_most() != 1:
+        return "BLAS threads as BLAS decides in each worker: install threadpoolctl to let minadv set them"
+    large = min(cores, machine.blas_most() or cores)
+    said = f"{cores} workers x 1 BLAS thread = {cores} for small networks, 1 worker x {large} = {large} for large ones"
+    return f"{said}, on {cores} cores" + (f"; at most as many BLAS threads as {setting} says" if setting else "")
 
 
 def _saving() -> str:
@@ -104,9 +114,7 @@ def _saving() -> str:
 
 def _memory() -> str:
     """Total and available memory, in words, where the system tells them."""
-    info = Path("/proc/meminfo")
-    if not info.exists():
+    found = machine.memory()
+    if not found:
         return "unknown"
-    fields = dict(line.split(":") for line in info.read_text().splitlines())
-    total, free = (int(fields[name].split()[0]) / 2**20 for name in ("MemTotal", "MemAvailable"))
-    return f"{total:.1f} GiB, {free:.1f} GiB available"
+    return f"{found['MemTotal'] / 2**30:.1f} GiB, {found['MemAvailable'] / 2**30:.1f} GiB available"

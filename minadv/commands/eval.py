@@ -6,7 +6,7 @@ import argparse
 
 from minadv.backend import choose_device
 from minadv.commands.options import DEVICES
-from minadv.commands.running import add_run
+from minadv.commands.running import add_run, add_workers
 from minadv.commands.training import say
 from minadv.tasks.run import open_run
 
@@ -14,6 +14,7 @@ from minadv.tasks.run import open_run
 def add_options(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
     """The options of ``minadv eval``."""
     add_run(parser)
+    add_workers(parser)
     parser.add_argument(
         "--part", choices=("train", "valid", "test"), default="test", help="part of the data to evaluate on"
     )
@@ -31,7 +32,7 @@ def work(args: argparse.Namespace) -> None:
     device = choose_device(args.device)
     if args.device != "cpu":
         say(f"device: {device.why}")
-    metrics = run.evaluate(args.part, last=args.last, device=device)
+    metrics = run.evaluate(args.part, last=args.last, device=device, workers=args.workers)
     metric = run.family.metrics[0]
     value = f"{metrics[metric]:.2f}{' %' if metric == 'error' else ''}"
     print(f"{args.part} {metric} {value}, loss {metrics['loss']:.4f} ({run.family.size(run, args.part)})")

@@ -13,9 +13,10 @@ import numpy as np
 from minadv.backend import Array
 from minadv.base.checks import expect_shape
 from minadv.commands.numbers import positive
-from minadv.commands.running import add_run
+from minadv.commands.running import add_run, add_workers
 from minadv.tasks.family import of_run
 from minadv.tasks.run import Run, load, open_run
+from minadv.training.parallel.inference import alone
 
 UNITS = 5  # how many units --explain names if --units does not say
 
@@ -23,6 +24,7 @@ UNITS = 5  # how many units --explain names if --units does not say
 def add_options(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
     """The options of ``minadv predict``."""
     add_run(parser)
+    add_workers(parser)
     parser.add_argument(
         "images",
         nargs="?",
@@ -59,7 +61,7 @@ def of_images(args: argparse.Namespace) -> Iterator[str]:
     else:
         run = load(args.run)
         x, labels = read_images(Path(args.images), run), None
-    p = run.predict(x)
+    p = run.predict(x, workers=args.workers)
     yield "image\tclass\tprobability" + ("\tlabel" if labels is not None else "")
     for n, row in enumerate(p):
         yield f"{n}\t{row.argmax()}\t{row.max():.4f}" + ("" if labels is None else f"\t{labels[n]}")
@@ -97,7 +99,7 @@ def of_texts(args: argparse.Namespace) -> Iterator[str]:
     if args.explain:
         yield from explained(run, lines, args.units or UNITS)
         return
-    for p in run.predict(lines) if lines else ():
+    for p in run.predict(lines, workers=args.workers) if lines else ():
         yield f"{run.classes[p.argmax()]}\t{p.max():.4f}"
 
 
@@ -124,7 +126,8 @@ def explained(run: Run, lines: list[str], top: int) -> Iterator[str]:
     documents = encode(run, lines)
     for n in range(len(documents)):
         tokens = make_batch(documents, np.array([n]), max_tokens=run.config["max_tokens"]).tokens[:, 0]
-        explanation: Any = explain(run.model, run.params, tokens, top=top)
+        with alone(run.params):
+            explanation: Any = explain(run.model, run.params, tokens, top=top)
         answer = int(explanation.p.argmax())
         cells = [run.classes[answer], f"{explanation.p[answer]:.4f}"]
         for removal in explanation.removals:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from minadv.commands.numbers import positive
 from minadv.tasks.family import of_run
 from minadv.tasks.run import Run, open_run
 
@@ -13,6 +14,13 @@ def add_run(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that name a run and the folder of its data."""
     parser.add_argument("run", metavar="RUN", help="folder of the run")
     parser.add_argument("--data-dir", metavar="DIR", help="folder of the data, if it is no longer where it was")
+
+
+def add_workers(parser: argparse.ArgumentParser) -> None:
+    """Add the option of how many workers share the work."""
+    parser.add_argument(
+        "--workers", type=positive, metavar="N", help="workers that share the work (default: all cores, if it pays)"
+    )
 
 
 def open_for(verb: str, args: argparse.Namespace) -> tuple[Run, Any]:

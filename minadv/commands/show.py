@@ -13,7 +13,7 @@ from minadv.base.streams import stream
 from minadv.commands.numbers import positive
 from minadv.commands.running import add_run
 from minadv.searches import Reselect
-from minadv.tasks.attack import search
+from minadv.tasks.attack import one_search_at_a_time, search
 from minadv.tasks.run import Run, open_run
 
 RESELECT = {"search": Reselect()}
@@ -56,7 +56,8 @@ def influence(run: Run, examples: int) -> dict[str, Any]:
 
     target = run.family.can("attack", run.path)(run, examples, at_once=examples)
     [(batch, state)] = target.examples
-    trace = search(target, batch, state, stream(0, "show"), **RESELECT)
+    with one_search_at_a_time(target):
+        trace = search(target, batch, state, stream(0, "show"), **RESELECT)
     names = plots.by_site("influence", trace.eps)
     return {name: plots.influence(trace, batch.targets, site) for site, name in names.items()}
 
@@ -78,11 +79,12 @@ def units(run: Run, examples: int) -> dict[str, Any]:
     target = run.family.can("attack", run.path)(run, examples)
     dropped: dict[str, Any] = dict.fromkeys(target.budgets, 0.0)
     n, rng = 0, stream(0, "show")
-    for batch, state in target.examples:
-        trace = search(target, batch, state, rng, **RESELECT)
-        for name, eps in trace.eps.items():
-            dropped[name] = dropped[name] + (1 - eps).sum(axis=0)
-        n += len(batch)
+    with one_search_at_a_time(target):
+        for batch, state in target.examples:
+            trace = search(target, batch, state, rng, **RESELECT)
+            for name, eps in trace.eps.items():
+                dropped[name] = dropped[name] + (1 - eps).sum(axis=0)
+            n += len(batch)
     return {"units": plots.units({name: np.asarray(counts) / n for name, counts in dropped.items()}, target.budgets)}
 
 

@@ -16,7 +16,7 @@ from minadv.tasks.fit import Plan, is_finished, plan, plan_resumed
 from minadv.tasks.methods import expect_used
 from minadv.training.loop import Interrupted
 from minadv.training.memory import Table
-from minadv.training.parallel.processes import WorkerError
+from minadv.training.parallel.members import WorkerError
 from minadv.training.runs.folder import CONFIG, expect_free, how_to_resume, read_config
 
 

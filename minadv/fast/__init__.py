@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
 from minadv.backend import is_device
-from minadv.base.machine import blas_setting
+from minadv.base.machine import blas_most
 from minadv.fast import choice, threads
 from minadv.fast.columns import Columns
 from minadv.fast.engines import CELLS, Engine, Inputs, Plain
@@ -97,18 +97,20 @@ class Description:
     engine: str  # "plain", or "fast" with its version: "fast-2"
     why: str  # one line
     versions: dict[str, str]  # of libraries that may have a part in the numbers, beside NumPy and SciPy
+    compiled: str  # what Numba has compiled and where it is kept, in one line
     blas: list[dict[str, Any]]  # the libraries as threadpoolctl lists them; empty where it is missing
 
     @property
     def limits_threads(self) -> bool:
-        """Whether the number of BLAS threads can be set, or is the user's own choice."""
-        return blas_setting() is not None or bool(self.blas)
+        """Whether each worker can have one BLAS thread: their number can be set, or the user has set it to one."""
+        return blas_most() == 1 or bool(self.blas)
 
 
 def describe(on_gpu: bool = False, engine: str | None = None) -> Description:
     """What computes the passes here, with the named ``engine`` or, for None, the default one."""
     wanted = choice.wanted(engine)
-    return Description(wanted, choice.why(on_gpu, engine), choice.versions(engine), threads.libraries())
+    ready = "nothing is compiled" if on_gpu or wanted == "plain" else choice.compiled_code()
+    return Description(wanted, choice.why(on_gpu, engine), choice.versions(engine), ready, threads.libraries())
 
 
 def reusing(model: Model, work: Workspace | None = None) -> Model:

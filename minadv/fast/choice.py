@@ -17,8 +17,6 @@ from __future__ import annotations
 
 import functools
 import os
-import sys
-import threading
 from collections.abc import Callable
 from importlib import metadata
 from typing import NamedTuple
@@ -29,12 +27,11 @@ import numpy.typing as npt
 from minadv.backend import Array, is_device
 from minadv.base.checks import expect_choice
 from minadv.base.machine import CORE_CACHE
-from minadv.fast import elementwise, threads
+from minadv.fast import compiling, elementwise, threads
 
 ENGINE, COMPILED = "MINADV_ENGINE", "MINADV_COMPILED"
 VERSIONS = ("fast-1", "fast-2")  # the newest last
 ENGINES = ("fast", "plain", *VERSIONS)
-COMPILING = "minadv: Numba compiles the LSTM's steps, once after an installation; it takes half a minute or less"
 
 
 class Steps(NamedTuple):
@@ -94,17 +91,23 @@ def by_numba() -> tuple[Steps | None, str]:
         installed = metadata.version("numba")
     except metadata.PackageNotFoundError:
         return None, 'pip install "minadv[fast]" compiles the LSTM\'s steps'
-    notice = threading.Timer(2, print, [COMPILING], {"file": sys.stderr, "flush": True})
-    notice.daemon = True
-    notice.start()
     try:
-        from minadv.fast import numba_steps
+        compiling.keep_where_one_may_write()
+        with compiling.announced():
+            from minadv.fast import numba_steps
     except Exception as error:  # such as a Numba too old for this NumPy; NumPy's own steps still work
         return None, f"Numba {installed} is installed but does not work: {error}"
-    finally:
-        notice.cancel()
     threads.limit_late_libraries()  # Numba has loaded SciPy's BLAS, which has no limit yet
     return Steps(numba_steps.lstm_step, numba_steps.lstm_step_backward), f"Numba {installed}"
+
+
+def compiled_code() -> str:
+    """What Numba has compiled and where it is kept, in one line; it is compiled first if it was not."""
+    if without_compiling() or by_numba()[0] is None:
+        return "nothing is compiled"
+    from minadv.fast import numba_steps
+
+    return compiling.report(numba_steps)
 
 
 def versions(asked: str | None = None) -> dict[str, str]:

@@ -6,8 +6,10 @@ What a search raises is the distance D between two predictions, and not the erro
 from __future__ import annotations
 
 import math
+import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +21,8 @@ from minadv.regularizers import AdD, Sum
 from minadv.searches import Exact, Greedy, Random, Reselect, Search, ball_size
 from minadv.tasks import methods
 from minadv.tasks.config import build
+from minadv.training.parallel.inference import alone, share
+from minadv.training.task import Load
 
 SEARCHES: dict[str, Search] = {
     "random": Random(),
@@ -48,6 +52,7 @@ class Target:
     score: Callable[[Any, Any], float]
     result: Callable[[float], float]
     number: str  # how D is written
+    load: Load  # of a pass over all examples
     exact: bool = True
 
     @property
@@ -58,11 +63,59 @@ class Target:
 
 
 def search(target: Target, batch: Any, state: Any, rng: Any, **how: Any) -> Trace:
-    """The masks that a search finds for a batch within the target's budgets; what it would warn of is left out."""
-    with warnings.catch_warnings():
+    """The masks that a search finds for a batch within the target's budgets."""
+    given = {"budgets": target.budgets, "sites": tuple(target.budgets), "state": state, **how}
+    return find_adversary(target.run.model, target.run.params, batch, rng=rng, **given)
+
+
+@contextmanager
+def one_search_at_a_time(target: Target) -> Iterator[None]:
+    """A context for `search` outside of `table`: BLAS threads as suit the network, and no warnings of the searches."""
+    with alone(target.run.params), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        given = {"budgets": target.budgets, "sites": tuple(target.budgets), "state": state, **how}
-        return find_adversary(target.run.model, target.run.params, batch, rng=rng, **given)
+        yield
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """The rows of an attack's table, each of which has random numbers of its own: workers take one at a time."""
+
+    target: Target
+    make: Callable[[int], tuple[float, float]]
+    count: int
+
+    @property
+    def load(self) -> Load:
+        return self.target.load
+
+    def __len__(self) -> int:
+        return self.count
+
+    def reader(self) -> Callable[[int], tuple[float, float]]:
+        return self.make
+
+
+def table(target: Target, names: Sequence[str], tell: Callable[[str, float, float], None], **how: Any) -> None:
+    """Call ``tell`` with the name, the result and the mean D of each search, in this order, as they become known.
+
+    ``how`` are the options of `under_attack`.
+    """
+    made: dict[int, tuple[float, float]] = {}
+    lock, told = threading.Lock(), 0
+
+    def row(number: int) -> tuple[float, float]:
+        nonlocal told
+        found = under_attack(target, names[number], **how)
+        with lock:
+            made[number] = found
+            while told in made:
+                tell(names[told], *made[told])
+                told += 1
+        return found
+
+    with warnings.catch_warnings():  # here, because what it does holds for all Python threads
+        warnings.simplefilter("ignore")
+        share(Rows(target, row, len(names)))
 
 
 def under_attack(

@@ -27,6 +27,7 @@ from minadv.tasks.config import build, build_model, build_recipe
 from minadv.tasks.family import Family, of_kind
 from minadv.training.loop import Recipe, State, weights
 from minadv.training.memory import Table
+from minadv.training.parallel.inference import ask_for
 from minadv.training.runs import folder
 from minadv.training.runs.folder import Blank, RunError, kind_of, read_config
 
@@ -67,20 +68,26 @@ class Run:
         data: Any = None,
         last: bool = False,
         device: DeviceName | Device = "cpu",
+        workers: int | None = None,
         **how: Any,
     ) -> dict[str, Any]:
-        """Mean NLL, and error in per cent or perplexity, on a part of some data (default: those of the run)."""
+        """Mean NLL, and error in per cent or perplexity, on a part of some data (default: those of the run).
+
+        ``workers`` share the batches (default: all cores, where that pays); the numbers do not depend on them.
+        """
         data = data or self.data or open_data(self.config, self.path)
         chosen = device if isinstance(device, Device) else choose_device(device)
-        return self.family.evaluate(self, data, part, self.last if last else self.params, chosen, **how)
+        with ask_for(workers):
+            return self.family.evaluate(self, data, part, self.last if last else self.params, chosen, **how)
 
-    def test(self, data: Any = None) -> dict[str, Any]:
+    def test(self, data: Any = None, *, workers: int | None = None) -> dict[str, Any]:
         """Mean NLL, and error in per cent or perplexity, on the test part."""
-        return self.evaluate("test", data=data)
+        return self.evaluate("test", data=data, workers=workers)
 
-    def predict(self, given: Any) -> Array:
+    def predict(self, given: Any, *, workers: int | None = None) -> Array:
         """Class probabilities (N, C) of sequences ``(N, T, I)``, or of a list of texts."""
-        probabilities: Array = self.family.can("predict", self.path)(self, given)
+        with ask_for(workers):
+            probabilities: Array = self.family.can("predict", self.path)(self, given)
         return probabilities
 
     def generate(self, words: int, **how: Any) -> Any:

@@ -21,6 +21,7 @@ class Load:
     weights: int  # bytes of the largest recurrent weight, which is read at every time step
     examples: int  # in a batch
     on_gpu: bool = False
+    memory: int = 0  # bytes that one worker's passes over a batch keep, if that is known and much
     compiled: bool = False  # whether whole passes are compiled: see `minadv.fast.numba_pass`
 
 

@@ -135,7 +135,9 @@ def test_cuda_aware_mpi_reaches_the_ranks(given: Any, tmp_path: Path, monkeypatc
             seen.append(cuda_aware)
             raise KeyboardInterrupt
 
-    two = SimpleNamespace(size=2, threads=1, agree=lambda make: make(), fail_together=nullcontext)
+    two = SimpleNamespace(
+        size=2, cores=1, together=2, near=[{0}, {1}], agree=lambda make: make(), fail_together=nullcontext
+    )
     monkeypatch.setattr(choose, "RankWorkers", Workers)
     monkeypatch.setattr(folders, "process_group", lambda: two)
     for run in ("once", "again"):  # a new run, and one that goes on

@@ -6,8 +6,9 @@ from importlib import metadata
 import numpy as np
 import pytest
 
+from minadv.base import notices
 from minadv.base.trees import leaves, tree_map
-from minadv.fast import choice, elementwise
+from minadv.fast import choice, compiling, elementwise
 from minadv.fast.columns import Columns
 from minadv.fast.engines import Inputs
 from tests.support.cells import GAPS, make
@@ -184,8 +185,9 @@ def test_without_numba(afresh, monkeypatch):
     assert choice.versions() == {}
 
 
-def test_a_cache_that_cannot_be_used(afresh, monkeypatch):
-    """It is done without: the functions are compiled, and right."""
+def test_a_cache_that_cannot_be_used(afresh, monkeypatch, capsys):
+    """It is done without: the functions are compiled, which is said, and right."""
+    monkeypatch.setattr(notices, "_said", set())
     njit, refused = numba.njit, []
 
     def without_cache(*args, cache=False, **options):
@@ -197,12 +199,10 @@ def test_a_cache_that_cannot_be_used(afresh, monkeypatch):
     monkeypatch.setattr(numba, "njit", without_cache)
     steps = choice.lstm_steps(np.zeros(1, F32))
     assert len(refused) == 16 and steps is not choice.BY_NUMPY
+    assert capsys.readouterr().err == f"minadv: {compiling.COMPILING}\n"
+    assert choice.compiled_code() == (
+        "16 functions of the LSTM, 16 of them compiled now, not kept: no folder can be written, so that every process "
+        "compiles them"
+    )
     given = np.zeros((4, 1, 1, 1), F32), np.ones((1, 1, 1), F32)
     assert_close(forward(steps, *given), forward(choice.BY_NUMPY, *given), 1e-6)
-
-
-def test_whoever_waits_for_the_compiler_is_told(afresh, monkeypatch, capsys):
-    timer = choice.threading.Timer
-    monkeypatch.setattr(choice.threading, "Timer", lambda seconds, *what: timer(seconds / 1e6, *what))
-    assert choice.by_numba()[0] is not None
-    assert capsys.readouterr().err == choice.COMPILING + "\n"

@@ -17,6 +17,7 @@ from minadv.models.text import TextBatch
 from minadv.regularizers import AT, EL, FD, VAT, VD, AdD, Plain, RDrop, Sum
 from minadv.searches import Greedy, Reselect
 from minadv.tasks.pretrain import task as pretraining
+from minadv.tasks.text import reading as readings
 from minadv.tasks.text import task as texts
 from minadv.training.loop import Recipe, train
 from minadv.training.optimizers import Adam
@@ -270,7 +271,7 @@ def test_an_evaluation_is_that_of_the_whole_texts(put: Any) -> None:
     assert found["loss"] == pytest.approx(float(nll.mean()), rel=1e-12)
     assert found["error"] == 100 * float((logits.argmax(axis=1) != made.targets).mean())
     assert 0 < found["error"] < 100
-    pieces = texts.read(task.model, params, documents, max_tokens=None, batch_size=5)
+    pieces = readings.read(task.model, params, documents, max_tokens=None, batch_size=5)
     again = np.concatenate([to_host(part) for _, _, part in pieces])
     order = np.argsort(documents.lengths, kind="stable")
     assert_close(again, logits[order], 1e-12)
@@ -278,7 +279,7 @@ def test_an_evaluation_is_that_of_the_whole_texts(put: Any) -> None:
 
 def test_the_last_tokens_are_read(put: Any) -> None:
     task, params = in_float64(text_task(put, max_tokens=3))
-    assert max(int(reading.buckets.steps.max()) for reading in task.readings) == 4  # and <eos>
+    assert max(int(one.buckets.steps.max()) for one in task.readings) == 4  # and <eos>
     short = task.evaluate(params, "valid")
     assert short != replace(task, max_tokens=None).evaluate(params, "valid")
 

@@ -19,8 +19,10 @@ from minadv.regularizers import EL, FD, VAT, VD, AdD, Plain, Sum
 from minadv.searches import Greedy, Random, Reselect
 from minadv.tasks.images.task import Classify
 from minadv.training.loop import Recipe, train
-from minadv.training.parallel.choose import WORTH, choose_workers
-from minadv.training.parallel.processes import ProcessWorkers, Shared, WorkerError
+from minadv.training.parallel.choose import choose_workers
+from minadv.training.parallel.inference import WORTH
+from minadv.training.parallel.members import WorkerError
+from minadv.training.parallel.processes import ProcessWorkers, Shared
 from minadv.training.parallel.workers import OneWorker, Part, Sums, gather
 from minadv.training.task import Load
 from tests.support.compare import assert_close, assert_same_bits
@@ -112,10 +114,25 @@ def test_workers_train_as_one_process_does(n: int, put: Any) -> None:
 
 
 @pytest.mark.usefixtures("host")
+@pytest.mark.parametrize("at_once", [1, 2])
+def test_fewer_processes_than_parts_compute_the_same(at_once: int, put: Any) -> None:
+    toy, ends = task(put, AdD(delta=0.4)), []
+    for n in (None, at_once):
+        workers = ProcessWorkers(toy, 3, toy.init(), n)
+        assert len(workers._members) == (n or 3) - 1
+        try:
+            ends.append(train(toy, Recipe(steps=4), workers=workers)[0])
+        finally:
+            workers.close()
+    assert_same_bits(ends[0].params, ends[1].params)
+    assert ends[0].tally == ends[1].tally
+
+
+@pytest.mark.usefixtures("host")
 def test_a_worker_that_dies_ends_the_run_with_a_message(put: Any) -> None:
     toy = task(put)
     workers = ProcessWorkers(toy, 2, toy.init())
-    os.kill(workers._members[0][1].pid, signal.SIGKILL)
+    os.kill(workers._members[0].process.pid, signal.SIGKILL)
     with pytest.raises(WorkerError, match=r"worker 1 of 2 is gone \(exit code -9\): resume the run"):
         workers.step(toy.init(), 0, weight=0.0, carry=None)
     workers.close()
@@ -192,7 +209,7 @@ class Loaded:
 
 
 def test_how_many_workers(monkeypatch: Any, put: Any) -> None:
-    monkeypatch.setattr("minadv.training.parallel.choose.cores", lambda: 4)
+    monkeypatch.setattr("minadv.training.parallel.ranks.cores", lambda *_: 4)
     heavy = Loaded(Load(2 * WORTH, CORE_CACHE, 100))
     assert choose_workers(heavy, None) == 4
     assert choose_workers(heavy, 3) == 3

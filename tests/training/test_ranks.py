@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from minadv.base import launch
+from minadv.base import launch, machine
 from minadv.training.parallel import ranks as module
 from minadv.training.parallel.ranks import ProcessGroup, each_alone, only_first_prints, process_group, share_out
 from tests.support.threaded import Comm, run_ranks
@@ -67,7 +67,7 @@ def test_neighbours_take_different_gpus(monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_process_alone_needs_no_mpi(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mpi4py", None)
     ours = process_group()
-    assert (ours.rank, ours.size, ours.chief, ours.neighbours, ours.threads) == (0, 1, True, 1, None)
+    assert (ours.rank, ours.size, ours.chief, len(ours.near), ours.cores) == (0, 1, True, 1, machine.cores())
     ours.meet()
     assert ours.agree(lambda: 7) == 7
     with pytest.raises(KeyError), ours.fail_together():
@@ -117,11 +117,41 @@ def test_what_all_agree_on_is_made_once_when_all_are_there() -> None:
     assert made == [[0, 1, 2]]
 
 
-def test_the_cores_of_a_machine_are_shared_by_its_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("minadv.training.parallel.ranks.cores", lambda: 8)
-    assert run_ranks(lambda comm: (ProcessGroup(comm).neighbours, ProcessGroup(comm).threads), 3) == [(3, 2)] * 3
-    monkeypatch.setattr("minadv.training.parallel.ranks.cores", lambda: 2)
-    assert run_ranks(lambda comm: ProcessGroup(comm).threads, 3) == [1] * 3
+@pytest.mark.parametrize(
+    ("own", "quota", "together", "each"),
+    [
+        ([range(8)] * 3, None, 8, 2),  # all of them may run anywhere
+        ([range(2)] * 3, None, 2, 1),  # more ranks than cores
+        ([range(4), range(4, 8), range(8, 12)], None, 12, 4),  # the launcher has bound each to cores of its own
+        ([range(1), range(1, 2)], None, 2, 1),
+        ([range(4), range(4, 8)], 4.0, 4, 2),  # and a quota is for all of them
+    ],
+)
+def test_the_cores_of_a_machine_are_shared_by_its_ranks(
+    own: list[range], quota: Any, together: int, each: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(machine.CORES, raising=False)
+    monkeypatch.setattr(machine, "quota", lambda: quota)
+
+    here = threading.local()
+    for where in (module, machine):
+        monkeypatch.setattr(where, "affinity", lambda: frozenset(own[here.rank]))
+
+    def count(comm: Comm) -> Any:
+        here.rank = comm.rank
+        ours = ProcessGroup(comm)
+        return len(ours.near), ours.together, ours.cores
+
+    assert run_ranks(count, len(own)) == [(len(own), together, each)] * len(own)
+
+
+def test_a_rank_alone_has_its_share_of_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of all ranks that were started, so that independent runs on each do not take all cores for themselves."""
+    started(monkeypatch, 0, 3)
+    monkeypatch.setattr(module, "cores", lambda *_: 6)
+    with each_alone():
+        assert process_group().cores == 2
+    assert module.one_process().cores == 2  # which asks nothing of the others
 
 
 def test_a_rank_that_fails_alone_aborts(monkeypatch: pytest.MonkeyPatch, capfd: Any) -> None:

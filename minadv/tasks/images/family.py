@@ -11,14 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from minadv import protocol
 from minadv.backend import Array, Device, to_device, to_host
 from minadv.base.checks import expect_shape
 from minadv.base.trees import any_array
 from minadv.data.images import Images, Split
 from minadv.data.images.batches import in_order, take
 from minadv.data.images.sequences import from_description
-from minadv.fast import reusing
 from minadv.layers import log_softmax
 from minadv.models.classifier import Batch, Classifier
 from minadv.regularizers import Regularizer
@@ -28,12 +26,13 @@ from minadv.tasks import options as common
 from minadv.tasks.attack import Target, choose_budgets, right_answers, units_flipped
 from minadv.tasks.config import with_search
 from minadv.tasks.family import Family, Preset
-from minadv.tasks.images.task import Classify, evaluate
+from minadv.tasks.images.task import Classify, Reading, evaluate, load_of
 from minadv.tasks.options import chosen
 from minadv.tasks.reports import error_report
 from minadv.training.clip import Clip
 from minadv.training.loop import Recipe
 from minadv.training.optimizers import SGD, Adam, RMSProp
+from minadv.training.parallel.inference import share
 from minadv.training.schedules import RampDown, RampUp
 
 SMALL = {"permuted": False, "epochs": 40, "optimizer": "adam", "lr": 5e-3, "ramp_up": 10, "ramp_down": 10}
@@ -171,13 +170,13 @@ def predict(run: Any, x: Array) -> Array:
     """Class probabilities (N, C) of sequences ``x (N, T, I)``, as many at a time as in training."""
     x = np.asarray(x, dtype=any_array(run.params).dtype)
     expect_shape("x", x, ("N", "T", run.model.n_in), f"the model takes n_in = {run.model.n_in} inputs a step")
-    rows, model = [], reusing(run.model)
-    for some in in_order(len(x), run.config["batch_size"]):
-        batch = Batch(np.ascontiguousarray(x[some].transpose(1, 0, 2)))
-        with protocol.scope(model):
-            features, _, _ = model.body(run.params, batch, masks={}, noise=None)
-            rows.append(np.exp(log_softmax(run.model.logits(run.params, features)[-1])))
-    return np.concatenate(rows)
+    split = Split(x, np.zeros(len(x), np.int64))
+    return np.concatenate(share(Reading(run.model, run.params, split, run.config["batch_size"], _probabilities)))
+
+
+def _probabilities(model: Any, params: Any, features: Any, batch: Batch) -> Array:
+    p: Array = np.exp(log_softmax(model.logits(params, features)[-1]))
+    return p
 
 
 def attack(
@@ -196,6 +195,7 @@ def attack(
         score=right_answers(run),
         result=lambda mean: 100 * mean,
         number="10.4f",
+        load=load_of(run.model, split.x, len(split), 3 * at_once),  # three passes of a search are kept at a time
     )
 
 

@@ -2,7 +2,7 @@ r"""The task of classifying sequences."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -21,6 +21,7 @@ from minadv.models import stack
 from minadv.models.classifier import Batch, Classifier
 from minadv.regularizers import Plain, Regularizer, Term
 from minadv.training.memory import Rows, Table, rows_of
+from minadv.training.parallel.inference import share
 from minadv.training.parallel.workers import WHOLE, Part
 from minadv.training.task import Load
 
@@ -95,13 +96,8 @@ class Classify:
 
     @property
     def load(self) -> Load:
-        x = self.data.train.x
-        H = int(getattr(self.model, "n_hidden", 0))  # a user's own model need not have it
-        products = 4.0 * x.shape[1] * self.batch_size * H * (H + x.shape[2])
-        weights, on_gpu = 4 * H * H * x.dtype.itemsize, is_device(x)
-        cell = getattr(self.model, "cell", "")
-        ready = stack.compiles_passes(self.model, cell, H, x.dtype, on_gpu=on_gpu)
-        return Load(products, weights, self.batch_size // self.regularizer.group or 1, on_gpu, ready)
+        load = load_of(self.model, self.data.train.x, self.batch_size)
+        return replace(load, examples=self.batch_size // self.regularizer.group or 1)
 
     def evaluate(self, params: Any, part: str) -> dict[str, Any]:
         split: Split = getattr(self.data, part)
@@ -112,18 +108,62 @@ class Classify:
         return metrics
 
 
+def load_of(model: Any, x: Array, n: int, at_once: int | None = None) -> Load:
+    """How much work a pass over n sequences is, ``at_once`` of them at a time, of those in ``x (N, T, I)``."""
+    H = int(getattr(model, "n_hidden", 0))  # a user's own model need not have it
+    products = 4.0 * x.shape[1] * n * H * (H + x.shape[2])
+    weights, on_gpu = 4 * H * H * x.dtype.itemsize, is_device(x)
+    ready = stack.compiles_passes(model, getattr(model, "cell", ""), H, x.dtype, on_gpu=on_gpu)
+    memory = 6 * x.shape[1] * min(n, at_once or n) * H * x.dtype.itemsize * int(getattr(model, "n_layers", 1))
+    return Load(products, weights, n, on_gpu, memory, ready)
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """Sequences that a classifier reads, ``batch_size`` at a time: the features of each batch, for ``answer``.
+
+    ``answer(model, params, features, batch)`` is what is read of a batch.
+    """
+
+    model: Classifier
+    params: Any
+    split: Split
+    batch_size: int
+    answer: Callable[..., Any]
+
+    def __len__(self) -> int:
+        return -(-len(self.split) // self.batch_size)
+
+    @property
+    def load(self) -> Load:
+        return load_of(self.model, self.split.x, len(self.split), self.batch_size)
+
+    def reader(self) -> Callable[[int], Any]:
+        model = reusing(self.model)
+
+        def read(number: int) -> Any:
+            first = number * self.batch_size
+            batch = Batch(*take(self.split, slice(first, min(first + self.batch_size, len(self.split)))))
+            with protocol.scope(model):
+                features, _, _ = model.body(self.params, batch, masks={}, noise=None)
+                return self.answer(model, self.params, features, batch)
+
+        return read
+
+
 def evaluate(model: Classifier, params: Any, split: Split, *, batch_size: int = 100) -> dict[str, Any]:
-    """Mean NLL and error in per cent, of the full network, in the memory of one pass over ``batch_size`` examples."""
+    """Mean NLL and error in per cent, of the full network; each worker reads ``batch_size`` examples at a time."""
     nll = wrong = 0.0
-    model = reusing(model)
-    for rows in in_order(len(split), batch_size):
-        x, y = take(split, rows)
-        with protocol.scope(model):
-            features, _, _ = model.body(params, Batch(x, y), masks={}, noise=None)
-            result = model.head(params, features, y)
-            nll += float(result.nll.sum(dtype=np.float64))
-            wrong += float((model.logits(params, features)[-1].argmax(axis=-1) != y).sum())
+    for nll_of_batch, wrong_of_batch in share(Reading(model, params, split, batch_size, _errors)):
+        nll, wrong = nll + nll_of_batch, wrong + wrong_of_batch
     return {"loss": nll / len(split), "error": 100 * wrong / len(split)}
+
+
+def _errors(model: Any, params: Any, features: Any, batch: Batch) -> tuple[float, float]:
+    """The sum of the NLL over a batch, and how many of its answers are wrong."""
+    nll = model.head(params, features, batch.targets).nll
+    wrong = model.logits(params, features)[-1].argmax(axis=-1) != batch.targets
+    return float(nll.sum(dtype=np.float64)), float(wrong.sum())
 
 
 DRAWN = 250

@@ -19,6 +19,7 @@ import numpy as np
 
 from minadv import masks
 from minadv.backend import Device, to_device
+from minadv.base.trees import any_array
 from minadv.data.language import corpus as corpora
 from minadv.data.language.corpus import Corpus
 from minadv.data.language.windows import Windows
@@ -30,10 +31,11 @@ from minadv.tasks.family import Family
 from minadv.tasks.language.finetune import plan_finetuning
 from minadv.tasks.language.generation import generate
 from minadv.tasks.language.presets import PRESETS, model_of, recipe
-from minadv.tasks.language.task import LanguageTask, evaluate, expect_lengths, expect_regularizer, zero_states
+from minadv.tasks.language.task import LanguageTask, evaluate, expect_lengths, expect_regularizer, load_of, zero_states
 from minadv.tasks.options import chosen
 from minadv.tasks.reports import best_record
 from minadv.tasks.run import Run, digest, load
+from minadv.training.parallel.inference import alone
 from minadv.training.runs.folder import RunError
 
 OPTIONS = {
@@ -183,7 +185,8 @@ def attack(run: Run, n: int, *, delta: list[float] | None = None, budget: list[i
         return masks.budget(max(methods.LM_DELTA, 1 / H), H)
 
     budgets = choose_budgets(run, delta, budget, share=share, by_layer=True)
-    text = list(windows_with_states(run, n))
+    with alone(run.params):
+        text = list(windows_with_states(run, n))
     words = sum(batch.tokens.size for batch, _ in text)
     units = ", ".join(f"{budgets.get(site.name, 0)} of {site.H}" for site in run.model.sites)
     return Target(
@@ -197,6 +200,7 @@ def attack(run: Run, n: int, *, delta: list[float] | None = None, budget: list[i
         result=math.exp,
         number="10.2e",
         exact=False,
+        load=load_of(run.model, str(any_array(run.params).dtype), words, len(text)),
     )
 
 

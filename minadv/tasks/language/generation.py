@@ -19,6 +19,7 @@ from minadv.fast import reusing
 from minadv.models.language.model import LanguageModel, Params, States
 from minadv.models.language.reading import next_word_probabilities
 from minadv.tasks.run import Run
+from minadv.training.parallel.inference import alone
 
 
 def generate(
@@ -53,9 +54,10 @@ def _words(
     state: States | None = None
     with model.scope():
         for _ in range(words):
-            for token in read:
-                given = same_place(np.array([token]), any_array(params))
-                p, state = next_word_probabilities(model, params, state, given, temperature=temperature or 1.0)
+            with alone(params):  # left before the word is handed out: the limit of BLAS threads is the whole process's
+                for token in read:
+                    given = same_place(np.array([token]), any_array(params))
+                    p, state = next_word_probabilities(model, params, state, given, temperature=temperature or 1.0)
             chances = np.cumsum(to_host(p)[0], dtype=np.float64)  # (V,)
             drawn = int(np.searchsorted(chances, rng.random() * chances[-1], side="right"))
             word = min(drawn, len(vocabulary) - 1) if temperature else int(to_host(p)[0].argmax())

@@ -30,6 +30,7 @@ from minadv.models.language.reading import Reading, read
 from minadv.protocol import Comparison, choose_sites
 from minadv.regularizers import AdD, Plain, Regularizer, Term
 from minadv.tasks.methods import expect_room
+from minadv.training.parallel.inference import alone
 from minadv.training.parallel.workers import WHOLE, Part
 from minadv.training.task import Load
 
@@ -132,13 +133,8 @@ class LanguageTask:
 
     @property
     def load(self) -> Load:
-        sizes, model = (self.model.n_embed, *self.model.hidden), self.model
-        a_word = sum(4.0 * H * (I + H) for I, H in zip(sizes, model.hidden, strict=False)) + model.n_words * sizes[-1]
-        heaviest = 4 * max(model.hidden) ** 2 * np.dtype(self.dtype).itemsize
-        on_gpu = is_device(self.train)
-        ready = stack.compiles_passes(model, "lstm", max(model.hidden), self.dtype, on_gpu=on_gpu)
         examples = self.batch_size // self.regularizer.group or 1
-        return Load(a_word * self.units_per_step, heaviest, examples, on_gpu, ready)
+        return load_of(self.model, self.dtype, self.units_per_step, examples, on_gpu=is_device(self.train))
 
     def evaluate(self, params: Any, part: str) -> dict[str, Any]:
         return evaluate(self.model, params, getattr(self, part), columns=self.columns, window=self.bptt)
@@ -203,6 +199,15 @@ class Seen:
         return Comparison(found.d, d0, share_out(found.dfeatures1), found.params)
 
 
+def load_of(model: LanguageModel, dtype: str, words: float, examples: int, *, on_gpu: bool = False) -> Load:
+    """How much work a pass over some words is."""
+    sizes = (model.n_embed, *model.hidden)
+    a_word = sum(4.0 * H * (I + H) for I, H in zip(sizes, model.hidden, strict=False)) + model.n_words * sizes[-1]
+    heaviest = 4 * max(model.hidden) ** 2 * np.dtype(dtype).itemsize
+    ready = stack.compiles_passes(model, "lstm", max(model.hidden), dtype, on_gpu=on_gpu)
+    return Load(a_word * words, heaviest, examples, on_gpu, compiled=ready)
+
+
 def expect_lengths(parts: Any, batch_size: int, columns: int, called: Callable[[str], str] = str) -> None:
     """Raise DataError unless ``train``, ``valid`` and ``test`` are long enough for the columns they are read in.
 
@@ -249,17 +254,18 @@ def evaluate(
     With several columns, which is faster and a little worse for the first words of each, the first (N - 1) % columns
     are one word longer than the others.
     """
-    if columns == 1:
-        return metrics(read(model, params, tokens, window=window))
-    steps, longer = divmod(len(tokens) - 1, columns)
-    begins = [n * steps + min(n, longer) for n in range(columns)]
-    found = read(model, params, _side_by_side(tokens, begins, steps + 1), window=window)
-    if longer:
-        state = tree_map(lambda a: a[:longer], found.state)
-        ends = _side_by_side(tokens, [n + steps for n in begins[:longer]], 2)
-        more = read(model, params, ends, state=state, window=window)
-        found = Reading(np.concatenate([found.words, more.words]), found.state)
-    return metrics(found)
+    with alone(params):
+        if columns == 1:
+            return metrics(read(model, params, tokens, window=window))
+        steps, longer = divmod(len(tokens) - 1, columns)
+        begins = [n * steps + min(n, longer) for n in range(columns)]
+        found = read(model, params, _side_by_side(tokens, begins, steps + 1), window=window)
+        if longer:
+            state = tree_map(lambda a: a[:longer], found.state)
+            ends = _side_by_side(tokens, [n + steps for n in begins[:longer]], 2)
+            more = read(model, params, ends, state=state, window=window)
+            found = Reading(np.concatenate([found.words, more.words]), found.state)
+        return metrics(found)
 
 
 def metrics(found: Reading) -> dict[str, float]:

@@ -23,7 +23,9 @@ from minadv.fast import reusing
 from minadv.models.pretraining import LMBatch, TextLM
 from minadv.models.stack import by_name
 from minadv.regularizers import Plain, Term
-from minadv.tasks.text.task import PIECE, expect_fit, like_params, load_of
+from minadv.tasks.text.reading import PIECE, like_params, load_of
+from minadv.tasks.text.task import expect_fit
+from minadv.training.parallel.inference import alone
 from minadv.training.parallel.workers import WHOLE, Part
 from minadv.training.task import Load
 
@@ -110,13 +112,14 @@ def evaluate(model: TextLM, params: Any, documents: Documents, *, tokens: int, b
     length = int(some.lengths.sum()) + len(some)
     streams = Streams(some, min(batch_size, length - 1), PIECE, None, partial=True)
     total, words, state, model = 0.0, 0, None, reusing(model)
-    for step in range(streams.per_epoch):
-        inputs, targets = streams.window(step)
-        batch = lm_batch(model, inputs, targets)
-        with model.scope():
-            features, state, _ = model.body(params, batch, masks={}, noise=None, state=state)
-            nll = model.nll(params, features, same_place(targets, like_params(model)))
-        total, words = total + float(nll.sum(dtype=np.float64)), words + nll.size
+    with alone(params):
+        for step in range(streams.per_epoch):
+            inputs, targets = streams.window(step)
+            batch = lm_batch(model, inputs, targets)
+            with model.scope():
+                features, state, _ = model.body(params, batch, masks={}, noise=None, state=state)
+                nll = model.nll(params, features, same_place(targets, like_params(model)))
+            total, words = total + float(nll.sum(dtype=np.float64)), words + nll.size
     loss = total / words
     return {"loss": loss, "perplexity": math.inf if loss > 700 else math.exp(loss)}
 

@@ -23,7 +23,7 @@ from minadv.fast import reusing
 from minadv.layers import log_softmax
 from minadv.models.text import TextBatch, TextClassifier
 from minadv.protocol import choose_sites
-from minadv.tasks.text.task import PIECE
+from minadv.tasks.text.reading import PIECE
 
 CANDIDATES = 64
 

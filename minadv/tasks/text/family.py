@@ -32,8 +32,9 @@ from minadv.tasks.reports import error_report
 from minadv.tasks.run import Run, digest
 from minadv.tasks.text import corpus as corpora
 from minadv.tasks.text.pretrained import Take, weights_of
+from minadv.tasks.text.reading import evaluate, load_of, read, text_batch
 from minadv.tasks.text.sizes import ABOUT, CORPORA, EMBEDDINGS, SIZES, encoder_of, recipe_of
-from minadv.tasks.text.task import TextTask, evaluate, expect_regularizer, read, text_batch
+from minadv.tasks.text.task import TextTask, expect_regularizer
 from minadv.training.clip import Clip
 from minadv.training.ema import EMA
 from minadv.training.optimizers import Adam
@@ -181,9 +182,9 @@ def attack(
     """
     order = permutation(stream(seed, "some texts"), len(run.data.test))
     documents, most = run.data.test.take(np.sort(order[:n])), run.config["max_tokens"]
-    groups = [np.arange(len(documents))]
+    groups, tokens = [np.arange(len(documents))], steps_of(documents, max_tokens=most)
     if at_once is None:
-        groups = list(in_length_order(steps_of(documents, max_tokens=most), 100))
+        groups = list(in_length_order(tokens, 100))
     budgets = choose_budgets(run, delta, budget, share=lambda H: masks.budget(max(0.04, 1 / H), H))
     return Target(
         run,
@@ -195,6 +196,7 @@ def attack(
         score=right_answers(run),
         result=lambda mean: 100 * mean,
         number="10.4f",
+        load=load_of(run.model, str(run.params.encoder.E.dtype), float(tokens.sum()), len(documents), padded=True),
     )
 
 

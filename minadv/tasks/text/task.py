@@ -22,26 +22,24 @@ from typing import Any
 
 import numpy as np
 
-from minadv import layers
-from minadv.backend import Array, is_device, namespace, same_place
+from minadv.backend import Array, namespace, same_place
 from minadv.base.shared_draws import Share
 from minadv.base.streams import stream
 from minadv.base.trees import tree_add, tree_map
-from minadv.data.texts.buckets import LIMIT, Buckets, in_length_order, make_batch, steps_of
+from minadv.data.texts.buckets import LIMIT, Buckets, steps_of
 from minadv.data.texts.documents import Corpus, Documents
-from minadv.fast import reusing
-from minadv.models import encoder, stack
+from minadv.models import encoder
 from minadv.models.encoder import Encoder
-from minadv.models.text import TextBatch, TextClassifier
+from minadv.models.text import TextClassifier
 from minadv.regularizers import VD, AdD, Plain, Regularizer, Sum, Term
 from minadv.tasks.methods import expect_room
+from minadv.tasks.text.reading import evaluate, like_params, load_of, text_batch
 from minadv.training.memory import Rows, Table, rows_of
 from minadv.training.parallel.workers import WHOLE, Part
 from minadv.training.task import Load
 
 POOLS = (4, 8, 16, 32, 50)  # batches
 CUT = 1 / 8  # share of the batches of an epoch that may have to be run in groups
-PIECE = 64  # steps that an evaluation keeps in memory at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -224,56 +222,6 @@ def expect_regularizer(model: TextClassifier, regularizer: Regularizer) -> None:
             'start from one random flip (start="flip", --init flip), or draw the dropout on the embeddings twice '
             "(share_noise=False, --noise independent)"
         )
-
-
-def text_batch(
-    model: TextClassifier, documents: Documents, rows: Array, *, max_tokens: int | None, part: slice | None = None
-) -> TextBatch:
-    """The batch of these documents, on the device of the model's parameters."""
-    made, like = make_batch(documents, rows, part=part, max_tokens=max_tokens), like_params(model)
-    valid = None if bool(made.valid.all()) else same_place(made.valid, like)
-    targets = None if made.targets is None else same_place(made.targets, like)
-    return TextBatch(same_place(made.tokens, like), targets, valid)
-
-
-def evaluate(model: TextClassifier, params: Any, documents: Documents, *, max_tokens: int | None) -> dict[str, Any]:
-    """Mean NLL and error in per cent, of the full network."""
-    nll = wrong = 0.0
-    for _, batch, logits in read(model, params, documents, max_tokens=max_tokens):
-        assert batch.targets is not None
-        nll += float(layers.cross_entropy(logits, batch.targets)[0].sum())
-        wrong += float((logits.argmax(axis=-1) != batch.targets).sum())
-    return {"loss": nll / len(documents), "error": 100 * wrong / len(documents)}
-
-
-def read(
-    model: TextClassifier, params: Any, documents: Documents, *, max_tokens: int | None, batch_size: int = 250
-) -> Iterator[tuple[Array, TextBatch, Array]]:
-    """Every document once, in batches of like length: their rows, the batch, and the full network's logits (B, C).
-
-    Nothing is differentiated, so that a few steps at a time are all that is kept in memory.
-    """
-    reader = reusing(replace(model, truncate=PIECE))
-    for rows in in_length_order(steps_of(documents, max_tokens=max_tokens), batch_size):
-        batch = text_batch(model, documents, rows, max_tokens=max_tokens)
-        with reader.scope():
-            features, _, _ = reader.body(params, batch, masks={}, noise=None)
-            logits: Array = reader.logits(params, features)[-1]
-        yield rows, batch, logits
-
-
-def like_params(model: Encoder) -> Array:
-    """An array that is on the device of the parameters of a task's model."""
-    assert model.frequencies is not None
-    return model.frequencies
-
-
-def load_of(model: Encoder, dtype: str, tokens: float, examples: int, *, padded: bool) -> Load:
-    """How much work a pass over ``tokens`` tokens is, with padding or without."""
-    H, D, on_gpu = model.n_hidden, model.n_embedding, is_device(model.frequencies)
-    weights = 4 * H * H * np.dtype(dtype).itemsize
-    ready = stack.compiles_passes(model, model.cell, model.n_hidden, dtype, padded=padded, on_gpu=on_gpu)
-    return Load(4.0 * tokens * H * (H + D), weights, examples, on_gpu, ready)
 
 
 def expect_fit(model: Encoder, corpus: Corpus) -> None:

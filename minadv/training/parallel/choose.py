@@ -8,11 +8,13 @@ from typing import Any
 
 from minadv.backend import Device
 from minadv.base import launch
-from minadv.base.machine import CORE_CACHE, cores
-from minadv.fast import describe, limit_threads
+from minadv.base.machine import CORE_CACHE
+from minadv.base.notices import say_once
+from minadv.fast import limit_threads
+from minadv.training.parallel.inference import WORTH, blas_threads, by_threads_of, lend, more_than_cores
 from minadv.training.parallel.mpi import RankWorkers
 from minadv.training.parallel.processes import ProcessWorkers
-from minadv.training.parallel.ranks import ProcessGroup, process_group
+from minadv.training.parallel.ranks import ProcessGroup, one_process, process_group
 from minadv.training.parallel.threads import ThreadWorkers
 from minadv.training.parallel.workers import OneWorker, Workers
 from minadv.training.task import Task
@@ -22,27 +24,34 @@ from minadv.training.task import Task
 def start_workers(
     task: Task, workers: int, ranks: ProcessGroup | None = None, *, cuda_aware_mpi: bool | None = None
 ) -> Iterator[Workers]:
-    """Workers for a task's steps, with as many BLAS threads as suit its weights; they end with this context."""
+    """Workers for a task's steps and evaluations, with as many BLAS threads as suit its weights and the cores.
+
+    They end with this context. Of more workers than cores, which share a batch in as many parts, only as many compute
+    at a time as there are cores.
+    """
     ranks = process_group() if ranks is None else ranks
     load = task.load  # read first: it loads the compiler of passes and its BLAS, whose threads are limited below
-    with limit_threads(1 if load.weights <= CORE_CACHE else ranks.threads):
+    at_once = min(workers, ranks.cores)
+    if workers > at_once:
+        say_once(more_than_cores(workers, at_once))
+    if len(ranks.near) > ranks.together:
+        few = "1 core" if ranks.together == 1 else f"{ranks.together} cores"
+        say_once(f"{len(ranks.near)} ranks on this machine share {few}: start fewer, each has one BLAS thread")
+    with limit_threads(blas_threads(load.weights, workers, ranks.cores)):
         sharing: Workers
         if ranks.size > 1:
             sharing = RankWorkers(task, ranks, task.init(), cuda_aware=cuda_aware_mpi)
         elif workers == 1:
             sharing = OneWorker(task)
-        elif (load.compiled or load.weights > CORE_CACHE) and describe().limits_threads:
-            sharing = ThreadWorkers(task, workers)
+        elif by_threads_of(load):
+            sharing = ThreadWorkers(task, workers, at_once)
         else:
-            sharing = ProcessWorkers(task, workers, task.init())
+            sharing = ProcessWorkers(task, workers, task.init(), at_once)
         try:
-            yield sharing
+            with lend(sharing):
+                yield sharing
         finally:
             sharing.close()
-
-
-WORTH = 1e8
-"""Multiplications of a forward pass below which a second worker takes more time to start than it saves."""
 
 
 def choose_workers(task: Task, asked: int | None, ranks: int = 1) -> int:
@@ -62,7 +71,7 @@ def choose_workers(task: Task, asked: int | None, ranks: int = 1) -> int:
         return asked
     if load.on_gpu or load.weights > CORE_CACHE or load.products < WORTH:
         return 1
-    return min(cores(), load.examples)
+    return min(one_process().cores, load.examples)
 
 
 def same_workers(config: dict[str, Any], device: Device) -> int | None:

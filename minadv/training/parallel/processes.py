@@ -1,6 +1,6 @@
 r"""Worker processes on one machine that share each batch: parameters and gradients lie in shared memory.
 
-The parent is the first worker; the others run `main`, are sent the task once and then, for each step, its number. Each
+The parent is the first worker; the others run `serve`, are sent the task once and then, for each step, its number. Each
 has one BLAS thread: two processes on half a batch each are faster than two threads on every product, as long as the
 weights are small enough to stay in each core's own cache. They are for steps that are not compiled: compiled steps
 let other threads run, and `minadv.training.parallel.threads` needs less memory. The processes end with their parent,
@@ -13,97 +13,84 @@ import contextlib
 import mmap
 import os
 import pickle
-import socket
-import subprocess
-import sys
 import tempfile
-import warnings
 from multiprocessing.connection import Connection
-from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from minadv.backend import Array
-from minadv.base import machine
 from minadv.base.trees import leaves, tree_add, tree_map
 from minadv.fast import limit_threads, reusing
-from minadv.training.loop import TrainingError
-from minadv.training.parallel.workers import Part, Step, Sums, Workers, gather, sums
+from minadv.training.parallel.members import Batches, Member, WorkerError, share_by
+from minadv.training.parallel.workers import Inference, Part, Step, Workers, gather, sums
 
-
-class WorkerError(TrainingError):
-    """A worker process cannot go on, or is gone; the message says which and why."""
+Made = TypeVar("Made")
 
 
 class ProcessWorkers(Workers):
-    """Processes, ``n`` of them, this one included."""
+    """Processes that share each batch in ``n`` parts, ``at_once`` of them at a time (default: all).
 
-    def __init__(self, task: Any, n: int, params: Any) -> None:
+    This process is the first of them; with fewer than ``n`` processes, each has several parts.
+    """
+
+    def __init__(self, task: Any, n: int, params: Any, at_once: int | None = None) -> None:
         if n < 2:
             raise ValueError(f"workers is {n}, expected at least 2 to share a batch")
-        self._task, self._part = task, Part(0, n)
-        self.model = reusing(task.model)
+        count = min(n, at_once or n)
+        self._task, self._n = task, n
+        self._own = [(part, reusing(task.model)) for part in _parts(0, count, n)]
         try:
             message = pickle.dumps(task)
         except (pickle.PicklingError, AttributeError, TypeError) as error:
             raise WorkerError(f"the task cannot be sent to worker processes ({error}): train with workers=1") from error
         self._memory = Shared.make(params, n - 1)
-        self._members: list[tuple[Connection, subprocess.Popen[bytes]]] = []
+        self._members: list[Member] = []
         self._threads = contextlib.ExitStack()
         self._threads.enter_context(limit_threads(1))
         try:
-            for index in range(1, n):
-                self._members.append(_start(self._memory, Part(index, n)))
-            for connection, _ in self._members:
-                connection.send_bytes(message)
-            for index in range(1, n):
-                self._receive(index)
+            for index in range(1, count):
+                self._members.append(_start(self._memory, index, count, n))
+            for member in self._members:
+                member.send(message)
+            for member in self._members:
+                member.receive()
         except BaseException:
             self.close()
             raise
 
     def step(self, params: Any, step: int, *, weight: float, carry: Any) -> Step:
         self._memory.write(self._memory.params, params)
-        for index, (connection, _) in enumerate(self._members, start=1):
-            try:
-                connection.send((step, weight, carry))
-            except OSError:
-                raise self._gone(index) from None
-        term, own = self._task.term(params, step, weight=weight, carry=carry, part=self._part, model=self.model)
-        said = [sums(term, own)] + [self._receive(index) for index in range(1, self._part.count)]
-        theirs = [self._memory.read(flat, params) for flat in self._memory.grads]
-        grads = term.grads
-        for other in theirs:
-            grads = tree_add(grads, other)
-        return gather(grads, said)
+        for member in self._members:
+            member.send(pickle.dumps((step, weight, carry)))
+        grads, said = {}, {}
+        for part, model in self._own:
+            term, own = self._task.term(params, step, weight=weight, carry=carry, part=part, model=model)
+            grads[part.index], said[part.index] = term.grads, sums(term, own)
+        for member in self._members:
+            said.update(member.receive())
+        total = grads[0]
+        for index in range(1, self._n):
+            theirs = grads.get(index) or self._memory.read(self._memory.grads[index - 1], params)
+            total = tree_add(total, theirs)
+        return gather(total, [said[index] for index in range(self._n)])
 
-    def _receive(self, index: int) -> Sums:
-        connection, _ = self._members[index - 1]
-        try:
-            said = connection.recv()
-        except (EOFError, OSError):
-            raise self._gone(index) from None
-        if isinstance(said, BaseException):
-            raise said
-        return said  # type: ignore[no-any-return]
-
-    def _gone(self, index: int) -> WorkerError:
-        code = self._members[index - 1][1].wait()
-        return WorkerError(f"worker {index} of {self._part.count} is gone (exit code {code}): resume the run")
+    def share(self, inference: Inference[Made]) -> list[Made]:
+        return share_by(self._members, inference)
 
     def close(self) -> None:
-        for connection, _ in self._members:
-            connection.close()
-        for _, process in self._members:
-            try:
-                process.wait(timeout=5)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+        for member in self._members:
+            member.hang_up()
+        for member in self._members:
+            member.end()
         self._members = []
         self._memory.close()
         self._threads.close()
+
+
+def _parts(index: int, count: int, n: int) -> list[Part]:
+    """The parts of process ``index`` of ``count``, of a batch of ``n`` parts."""
+    return [Part(part, n) for part in range(index, n, count)]
 
 
 class Shared:
@@ -153,35 +140,33 @@ class Shared:
         return tree_map(view, like)
 
 
-def _start(memory: Shared, part: Part) -> tuple[Connection, subprocess.Popen[bytes]]:
-    ours, theirs = socket.socketpair()
+def _start(memory: Shared, index: int, count: int, n: int) -> Member:
     assert memory.fd is not None
-    fds = (theirs.fileno(), memory.fd)
-    numbers = [*fds, memory.size, memory.others, part.index, part.count]
-    process = subprocess.Popen(
-        [sys.executable, "-c", f"from {__name__} import main; main()", memory.dtype, *map(str, numbers)],
-        pass_fds=fds,
-        env={**machine.one_blas_thread(), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        stdin=subprocess.DEVNULL,
-        cwd=Path.cwd(),
-        process_group=0,  # Ctrl-C is for the parent, with which this process ends
-    )
-    theirs.close()
-    return Connection(ours.detach()), process
+    numbers = [memory.fd, memory.size, memory.others, index, count, n]
+    return Member(f"worker {index} of {count}", serve, [memory.dtype, *numbers], [memory.fd])
 
 
-def serve(connection: Connection, memory: Shared, part: Part) -> None:
-    """The life of a worker: a task, then steps, until the parent is gone."""
+def serve(connection: Connection, dtype: str, *numbers: str) -> None:
+    """The life of a worker: a task, then steps and batches to read, until the parent is gone."""
+    fd, size, others, index, count, n = map(int, numbers)
+    memory, parts = Shared(fd, size, dtype, others), _parts(index, count, n)
     task = pickle.loads(connection.recv_bytes())  # from our own parent, over a socket that nobody else has
     like, model = task.init(), reusing(task.model)
     connection.send(None)
     while True:
-        step, weight, carry = connection.recv()
+        message = connection.recv_bytes()
         try:
-            params = memory.read(memory.params, like)
-            term, own = task.term(params, step, weight=weight, carry=carry, part=part, model=model)
-            memory.write(memory.grads[part.index - 1], _filled(term.grads, like))
-            connection.send(sums(term, own))
+            asked = pickle.loads(message)
+            if isinstance(asked, Batches):
+                connection.send(asked.read())
+                continue
+            step, weight, carry = asked
+            params, said = memory.read(memory.params, like), {}
+            for part in parts:
+                term, own = task.term(params, step, weight=weight, carry=carry, part=part, model=model)
+                memory.write(memory.grads[part.index - 1], _filled(term.grads, like))
+                said[part.index] = sums(term, own)
+            connection.send(said)
         except Exception as error:
             connection.send(error)
 
@@ -191,12 +176,3 @@ def _filled(grads: Any, like: Any) -> Any:
     found = dict(leaves(grads))
     names = iter([name for name, _ in leaves(like)])
     return tree_map(lambda leaf: found.get(next(names), np.zeros_like(leaf)), like)
-
-
-def main() -> None:
-    """A worker process; its arguments are the dtype, file descriptors, sizes and part that `_start` gives it."""
-    dtype = sys.argv[1]
-    connection, fd, size, others, index, count = map(int, sys.argv[2:])
-    warnings.simplefilter("ignore", UserWarning)  # the parent process computes a part of the batch as well, and warns
-    with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError), limit_threads(1):
-        serve(Connection(connection), Shared(fd, size, dtype, others), Part(index, count))

@@ -19,7 +19,7 @@ from functools import cache
 from typing import Any, TypeVar
 
 from minadv.base import launch
-from minadv.base.machine import cores
+from minadv.base.machine import affinity, cores
 from minadv.fast import limit_threads
 
 Given = TypeVar("Given")
@@ -32,15 +32,17 @@ PATIENCE = 3.0
 class ProcessGroup:
     """The ranks of a communicator; without one, this process alone."""
 
-    def __init__(self, comm: Any = None) -> None:
+    def __init__(self, comm: Any = None, near: Sequence[frozenset[int]] | None = None) -> None:
         self.comm = comm
         self.rank: int = 0 if comm is None else comm.rank
         self.size: int = 1 if comm is None else comm.size
         self._distress: Any = (
             None if comm is None else comm.Dup()
         )  # apart, so that its barrier cannot be mistaken for another call
-        names = [] if comm is None else comm.allgather(platform.node())
-        self.neighbours = names.count(platform.node()) or 1  # ranks on this machine, this one included
+        here, own = platform.node(), affinity()
+        there = [] if comm is None else comm.allgather((here, own))
+        self.near = near or [theirs for node, theirs in there if node == here] or [own]
+        """The cores of each process on this machine that was started with this one, and of this one."""
 
     @property
     def chief(self) -> bool:
@@ -48,9 +50,14 @@ class ProcessGroup:
         return self.rank == 0
 
     @property
-    def threads(self) -> int | None:
-        """BLAS threads for each rank, its share of the machine's cores; None, without ranks: BLAS decides."""
-        return None if self.comm is None else max(1, cores() // self.neighbours)
+    def together(self) -> int:
+        """The cores of this machine that its ranks may use together."""
+        return cores(frozenset().union(*self.near))
+
+    @property
+    def cores(self) -> int:
+        """The share of them that this rank has for its workers and their BLAS threads."""
+        return max(1, min(cores(), self.together // len(self.near)))
 
     def meet(self) -> None:
         """Wait for all ranks, without keeping a core busy: the chief may evaluate for minutes."""
@@ -105,8 +112,19 @@ def each_alone() -> Iterator[None]:
 def process_group() -> ProcessGroup:
     """The processes that a launcher started together, this one included; raises ImportError where MPI is missing."""
     if getattr(_alone, "on", False) or launch.this_process().size == 1:
-        return ProcessGroup()
+        return one_process()
     return _launched()
+
+
+_near: list[frozenset[int]] = []  # the cores of the ranks on this machine, once they have told each other
+
+
+def one_process() -> ProcessGroup:
+    """A group of this process alone, with its share of the cores; nothing is asked of other ranks.
+
+    Before ranks have told each other where they are, all of them are taken to be on this machine.
+    """
+    return ProcessGroup(near=_near or [affinity()] * launch.this_process().size)
 
 
 @cache
@@ -124,7 +142,9 @@ def _launched() -> ProcessGroup:
             f"{size} processes were started together, but mpi4py sees {MPI.COMM_WORLD.size}: it uses another MPI "
             f"library ({MPI.Get_library_version().splitlines()[0]}) than the mpiexec that started them"
         )
-    return ProcessGroup(MPI.COMM_WORLD)
+    ours = ProcessGroup(MPI.COMM_WORLD)
+    _near[:] = ours.near
+    return ours
 
 
 @contextmanager

@@ -8,47 +8,82 @@ their passes, packed weights among them. Elsewhere `minadv.training.parallel.pro
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from contextvars import copy_context
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from minadv.base.trees import tree_add
 from minadv.fast import limit_threads, reusing
-from minadv.regularizers import Term
-from minadv.training.parallel.workers import Part, Step, Workers, gather, sums
+from minadv.training.parallel.workers import Inference, Part, Readers, Step, Workers, gather, most_readers, sums
+
+Made = TypeVar("Made")
 
 
-class ThreadWorkers(Workers):
-    """Threads, ``n`` of them, with one BLAS thread each; the one that asks for a step is the first of them."""
+class Threads(Readers):
+    """Threads, ``n`` of them, with one BLAS thread each; the one that asks for something is the first of them."""
 
-    def __init__(self, task: Any, n: int) -> None:
-        if n < 2:
-            raise ValueError(f"workers is {n}, expected at least 2 to share a batch")
-        self._task = task
-        self._members = [(Part(index, n), reusing(task.model)) for index in range(n)]
-        self._held = ExitStack()
+    def __init__(self, n: int) -> None:
+        self._n, self._held = n, ExitStack()
         self._held.enter_context(limit_threads(1))
-        pool = ThreadPoolExecutor(n - 1, "minadv", initializer=partial(limit_threads, 1, this_thread=True))
+        pool = ThreadPoolExecutor(max(1, n - 1), "minadv", initializer=partial(limit_threads, 1, this_thread=True))
         self._others = self._held.enter_context(pool)
 
-    def step(self, params: Any, step: int, *, weight: float, carry: Any) -> Step:
-        def contribution(part: Part, model: Any) -> tuple[Term, Any]:
-            made: tuple[Term, Any] = self._task.term(params, step, weight=weight, carry=carry, part=part, model=model)
-            return made
+    def share(self, inference: Inference[Made]) -> list[Made]:
+        return self.run(inference.reader, len(inference), most_readers(inference))
+
+    def run(self, begin: Callable[[], Callable[[int], Made]], count: int, at_once: int) -> list[Made]:
+        """The results of 0, ..., count-1, in this order, of functions that ``begin`` makes, one in each thread."""
+        made: dict[int, Made] = {}
+        left = deque(range(count))
+
+        def work() -> None:
+            try:
+                make = begin()
+                while True:
+                    try:
+                        number = left.popleft()
+                    except IndexError:
+                        return
+                    made[number] = make(number)
+            except BaseException:
+                left.clear()  # the others end what they have begun
+                raise
 
         # each in a copy of this thread's context, in which NumPy keeps what it is to do about overflow
-        asked = [self._others.submit(copy_context().run, partial(contribution, *other)) for other in self._members[1:]]
+        asked = [self._others.submit(copy_context().run, work) for _ in range(min(self._n, at_once) - 1)]
         try:
-            own = contribution(*self._members[0])
+            work()
         finally:
             wait(asked)
-        made = [own, *(one.result() for one in asked)]
+        for one in asked:
+            one.result()
+        return [made[number] for number in range(count)]
+
+    def close(self) -> None:
+        self._held.close()
+
+
+class ThreadWorkers(Threads, Workers):
+    """Threads that share each batch in ``n`` parts, ``at_once`` of them at a time (default: all)."""
+
+    def __init__(self, task: Any, n: int, at_once: int | None = None) -> None:
+        if n < 2:
+            raise ValueError(f"workers is {n}, expected at least 2 to share a batch")
+        super().__init__(min(n, at_once or n))
+        self._task = task
+        self._members = [(Part(index, n), reusing(task.model)) for index in range(n)]
+
+    def step(self, params: Any, step: int, *, weight: float, carry: Any) -> Step:
+        def contribution(index: int) -> Any:
+            part, model = self._members[index]
+            return self._task.term(params, step, weight=weight, carry=carry, part=part, model=model)
+
+        made = self.run(lambda: contribution, len(self._members), len(self._members))
         grads: Any = None
         for term, _ in made:
             grads = tree_add(grads, term.grads)
         return gather(grads, [sums(term, own_carry) for term, own_carry in made])
-
-    def close(self) -> None:
-        self._held.close()

@@ -11,6 +11,7 @@ of MPI.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
@@ -18,12 +19,14 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from minadv.backend import namespace
+from minadv.base.machine import free_memory
 from minadv.base.shared_draws import Rng, Share
 from minadv.base.trees import tree_map
 from minadv.fast import reusing
 from minadv.regularizers import Term
 
 Made = TypeVar("Made")
+Read = TypeVar("Read", covariant=True)
 
 
 @dataclass(frozen=True)
@@ -98,8 +101,38 @@ class Step:
     carry: Any
 
 
-class Workers(Protocol):
-    """The protocol. Where several processes run the training loop, one of them is the chief of all."""
+class Inference(Protocol[Read]):
+    """Batches that are read without gradients: each alone, in any order, by any worker."""
+
+    @property
+    def load(self) -> Any:
+        """How much work all of them are: a `minadv.training.task.Load`, whose ``examples`` are the batches."""
+        ...
+
+    def __len__(self) -> int:
+        """How many batches there are."""
+        ...
+
+    def reader(self) -> Callable[[int], Read]:
+        """A function that reads a batch, by its number, in memory of its own: one for each worker."""
+        ...
+
+
+class Readers:
+    """Who reads the batches of an inference: this process alone, unless a subclass says otherwise."""
+
+    def share(self, inference: Inference[Made]) -> list[Made]:
+        """What is read of each batch, in their order: the batches are the same however many workers share them."""
+        read = inference.reader()
+        return [read(number) for number in range(len(inference))]
+
+    def close(self) -> None:
+        """End the workers other than this process."""
+        return
+
+
+class Workers(Readers, ABC):
+    """Who computes the steps. Where several processes run the training loop, one of them is the chief of all."""
 
     @property
     def chief(self) -> bool:
@@ -110,12 +143,9 @@ class Workers(Protocol):
         """What the chief makes; all processes that run the loop are told it."""
         return make()
 
+    @abstractmethod
     def step(self, params: Any, step: int, *, weight: float, carry: Any) -> Step:
         """The gradient of a step."""
-        ...
-
-    def close(self) -> None:
-        """End the workers other than this process."""
         ...
 
 
@@ -130,8 +160,12 @@ class OneWorker(Workers):
         term, carry = self._task.term(params, step, weight=weight, carry=carry, model=self.model)
         return gather(term.grads, [sums(term, carry)])
 
-    def close(self) -> None:
-        pass
+
+def most_readers(inference: Inference[Any]) -> int:
+    """How many workers can read batches at the same time: one a batch, in no more than half of the free memory."""
+    each, free = inference.load.memory, free_memory()
+    room = len(inference) if not each or free is None else free // (2 * each)
+    return max(1, min(len(inference), room))
 
 
 def sums(term: Term, carry: Any) -> Sums:
