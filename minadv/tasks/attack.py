@@ -18,17 +18,20 @@ from minadv.adversary import Trace, find_adversary, find_budgets
 from minadv.base.streams import stream
 from minadv.protocol import choose_sites
 from minadv.regularizers import AdD, Sum
-from minadv.searches import Exact, Greedy, Random, Reselect, Search, ball_size
+from minadv.searches import Exact, Greedy, Random, Relax, Reselect, Search, ball_size
 from minadv.tasks import methods
 from minadv.tasks.config import build
 from minadv.training.parallel.inference import alone, share
 from minadv.training.task import Load
+from minadv.training.watch import STRONG
 
 SEARCHES: dict[str, Search] = {
     "random": Random(),
     "greedy K=1": Greedy(),
     "greedy K=2": Greedy(K=2),
     "reselect K=2": Reselect(),
+    "relax": Relax(),
+    "relax, long": STRONG,
     "exact": Exact(),
 }
 """The searches of an attack, by the names of its rows."""

@@ -191,11 +191,12 @@ def test_attack(trained: Path, says: Any) -> None:
     assert head == "100 test sequences, 2 of 8 units flipped in each of 1 layer(s)"
     assert columns.split() == ["mask", "accuracy", "%", "mean", "D"]
     found = {row[:14].strip(): [float(number) for number in row[14:].split()] for row in rows}
-    assert list(found) == ["none", "random", "greedy K=1", "greedy K=2", "reselect K=2", "exact"]
+    assert list(found) == ["none", "random", "greedy K=1", "greedy K=2", "reselect K=2", "relax", "relax, long", "exact"]
     d = {name: distance for name, (_, distance) in found.items()}
     assert d["none"] == 0
     assert d["random"] < d["greedy K=2"] <= d["exact"]
     assert d["greedy K=1"] <= d["exact"] >= d["reselect K=2"]
+    assert d["greedy K=2"] < d["relax"] <= d["relax, long"] <= d["exact"]
     assert found["exact"][0] < found["none"][0]
     assert says("attack", trained, "--budget", 2, "--examples", 100) == [head, columns, *rows]
     *_, last = says("attack", trained, "--budget", 2, "--examples", 10, "--max-masks", 36)

@@ -212,7 +212,7 @@ def test_attack(trained: Path, says: Any, fails: Any, capsys: Any) -> None:
     assert head == "60 words of the test text in windows of 7; units flipped by layer: 3 of 6, 2 of 5"
     assert columns.split() == ["mask", "perplexity", "mean", "D"]
     found = {row[:14].strip(): [float(number) for number in row[14:].split()] for row in rows}
-    assert list(found) == ["none", "random", "greedy K=1", "greedy K=2", "reselect K=2"]
+    assert list(found) == ["none", "random", "greedy K=1", "greedy K=2", "reselect K=2", "relax", "relax, long"]
     assert found["none"][1] == 0
     assert all(d > 0 for name, (_, d) in found.items() if name != "none")
     assert found["reselect K=2"][1] > found["random"][1]

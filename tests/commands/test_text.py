@@ -343,7 +343,7 @@ def test_attack(trained: Path, says: Any) -> None:
     assert head == "10 test texts, 2 of 8 units flipped in each of 1 layer(s)"
     assert columns.split() == ["mask", "accuracy", "%", "mean", "D"]
     d = {row[:14].strip(): float(row[14:].split()[1]) for row in rows}
-    assert list(d) == ["none", "random", "greedy K=1", "greedy K=2", "reselect K=2", "exact"]
+    assert list(d) == ["none", "random", "greedy K=1", "greedy K=2", "reselect K=2", "relax", "relax, long", "exact"]
     assert d["none"] == 0
     assert 0 < d["random"] <= d["exact"]
     assert max(d["greedy K=1"], d["greedy K=2"], d["reselect K=2"]) <= d["exact"]
