@@ -21,6 +21,8 @@ import numpy as np
 from minadv import masks
 from minadv.backend import Array, namespace
 from minadv.base.checks import expect_at_least, expect_choice
+from minadv.base.numbers import Few, Many
+from minadv.base.schema import expect_type
 from minadv.base.shared_draws import Rng
 from minadv.flip import flip
 from minadv.memory import Memory as Memory
@@ -46,7 +48,7 @@ class Greedy(Search):
     ``variant`` for ``"authors"``. Passes: K + 1 forward (K where the last mask is not scored), K backward.
     """
 
-    K: int = 1
+    K: Few = 1
     rule: Literal["strict", "paper", "authors"] = "strict"
     norm: Literal["count", "l2"] | None = None
     variant: Literal["smnist", "text"] | None = None
@@ -56,7 +58,7 @@ class Greedy(Search):
     name = "greedy"
 
     def __post_init__(self) -> None:
-        expect_at_least("K", self.K, 1)
+        expect_type("K", self.K, Few)
         expect_choice("rule", self.rule, ("strict", "paper", "authors"))
         expect_choice("start", self.start, ("flip", "base"))
         expect_choice("keep", self.keep, ("best", "last"))
@@ -127,13 +129,13 @@ class Reselect(Search):
     Passes: K + 3 forward (3 for K = 1), K backward; swaps add 1 + b * swaps forward and 1 backward.
     """
 
-    K: int = 2
+    K: Few = 2
     swaps: int = 0
     start: Literal["flip", "base"] = "flip"
     name = "reselect"
 
     def __post_init__(self) -> None:
-        expect_at_least("K", self.K, 1)
+        expect_type("K", self.K, Few)
         expect_at_least("swaps", self.swaps, 0)
         expect_choice("start", self.start, ("flip", "base"))
 
@@ -239,11 +241,11 @@ def _flipped(eps0: Array, units: tuple[int, ...]) -> Array:
 class Random(Search):
     """The best of ``tries`` random masks at the full budget: the baseline. Passes: one forward each."""
 
-    tries: int = 1
+    tries: Many = 1
     name = "random"
 
     def __post_init__(self) -> None:
-        expect_at_least("tries", self.tries, 1)
+        expect_type("tries", self.tries, Many)
 
     def first(self, eps0: Masks, budgets: Mapping[str, int], rng: Rng | None) -> None:
         if rng is None:

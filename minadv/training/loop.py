@@ -17,6 +17,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from minadv.backend import same_place
+from minadv.base.numbers import Many, Steps, ZeroOrMore
+from minadv.base.schema import expect_fields
 from minadv.base.trees import tree_map
 from minadv.training import watch
 from minadv.training.clip import Clip
@@ -47,34 +49,24 @@ class Recipe:
     step's number.
     """
 
-    steps: int
-    optimizer: Any = field(default_factory=lambda: Adam(1e-3))
+    steps: Steps
+    optimizer: Optimizer = field(default_factory=lambda: Adam(1e-3))
     clip: Clip | None = field(default_factory=lambda: Clip(1.0))
     lr_schedule: Schedule = field(default_factory=Constant)
     step_schedule: Schedule = field(default_factory=Constant)
-    weight: float = 1.0  # of the regularizer
+    weight: ZeroOrMore = 1.0  # of the regularizer
     weight_schedule: Schedule = field(default_factory=Constant)
     ema: EMA | None = None  # evaluate with averaged weights
-    eval_every: int | None = None  # default: an epoch
+    eval_every: Steps | None = None  # default: an epoch
     eval_first: bool = False  # also before the first step, for weights that are good already
-    checkpoint_every: int | None = None  # default: as often as evaluations
-    keep: int = 3  # checkpoints
+    checkpoint_every: Steps | None = None  # default: as often as evaluations
+    keep: Many = 3  # checkpoints
     monitor: str = "error"  # the validation metric that chooses the best weights
-    patience: int | None = None  # stop after this many evaluations that are no better than the best
-    watch_adversary: int | None = None  # log the strength of AdD's search at every so many evaluations
+    patience: Many | None = None  # stop after this many evaluations that are no better than the best
+    watch_adversary: Many | None = None  # log the strength of AdD's search at every so many evaluations
 
     def __post_init__(self) -> None:
-        for name, least in (
-            ("steps", 1),
-            ("eval_every", 1),
-            ("checkpoint_every", 1),
-            ("keep", 1),
-            ("patience", 1),
-            ("watch_adversary", 1),
-        ):
-            value = getattr(self, name)
-            if value is not None and value < least:
-                raise ValueError(f"{name} is {value}, expected at least {least}")
+        expect_fields(self)
 
 
 @dataclass(frozen=True)
