@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from minadv.commands.numbers import amount, count, positive, probability, zero_or_more
+from minadv.commands.numbers import amount, count, epochs, few, finite, many, positive, probability, steps, zero_or_more
 from minadv.distances import DISTANCES
 from minadv.models.language.noise import PARTS
 from minadv.tasks.methods import VARIANTS
@@ -26,7 +26,7 @@ METHOD: dict[str, dict[str, Any]] = {
         "metavar": "N",
         "help": "recurrent layers that carry the method's mask, counted from 0 (default: all)",
     },
-    "delta": {"type": float, "help": "share of units that may flip (add, last)"},
+    "delta": {"type": finite, "help": "share of units that may flip (add, last)"},
     "budget": {
         "type": count,
         "nargs": "+",
@@ -34,7 +34,7 @@ METHOD: dict[str, dict[str, Any]] = {
         "help": "number of units that may flip, or one number for each layer, 0: no mask on it (add)",
     },
     "adv-steps": {
-        "type": positive,
+        "type": few,
         "default": 1,
         "metavar": "K",
         "help": "number of influence maps in a search (add, last)",
@@ -122,8 +122,8 @@ METHOD: dict[str, dict[str, Any]] = {
     },
 }
 STEPS: dict[str, dict[str, Any]] = {
-    "epochs": {"type": amount, "help": "passes over the data"},
-    "train-steps": {"type": positive, "metavar": "N", "help": "number of steps, instead of --epochs"},
+    "epochs": {"type": epochs, "help": "passes over the data"},
+    "train-steps": {"type": steps, "metavar": "N", "help": "number of steps, instead of --epochs"},
     "batch": {"type": positive, "metavar": "B", "help": "examples a step"},
     "unlabelled": {
         "type": count,
@@ -143,7 +143,7 @@ STEPS: dict[str, dict[str, Any]] = {
     "lr-decay": {"type": amount, "metavar": "F", "help": "factor that multiplies the learning rate at every step"},
     "weight-decay": {"type": zero_or_more, "metavar": "W", "help": "weight decay of sgd and asgd"},
     "nonmono": {
-        "type": positive,
+        "type": many,
         "metavar": "N",
         "help": "evaluations that the trigger of asgd looks back (default: 60)",
     },
