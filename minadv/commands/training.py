@@ -14,10 +14,11 @@ from minadv.backend import choose_device
 from minadv.base import launch
 from minadv.tasks.fit import Plan, is_finished, plan, plan_resumed
 from minadv.tasks.methods import expect_used
+from minadv.tasks.schema import read_config
 from minadv.training.loop import Interrupted
 from minadv.training.memory import Table
 from minadv.training.parallel.members import WorkerError
-from minadv.training.runs.folder import CONFIG, expect_free, how_to_resume, read_config
+from minadv.training.runs.folder import CONFIG, expect_free, how_to_resume
 
 
 def say(text: str) -> None:

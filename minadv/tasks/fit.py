@@ -14,23 +14,26 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from minadv import fast
 from minadv.backend import Device, DeviceName, choose_device
+from minadv.base.numbers import Epochs, Few, Seed
+from minadv.base.schema import expect_type
 from minadv.models.stack import Buffered
 from minadv.regularizers import Plain, Regularizer
 from minadv.tasks import config as configs
 from minadv.tasks.config import build, build_model, build_recipe, describe, describe_recipe
 from minadv.tasks.family import Family, of_kind, of_model
 from minadv.tasks.run import Run, blank, moved, open_data, opened
+from minadv.tasks.schema import expect_settings, read_config
 from minadv.training.loop import Recipe
 from minadv.training.memory import Table
 from minadv.training.parallel.choose import same_workers
 from minadv.training.runs import checkpoints, folder
-from minadv.training.runs.folder import RunError, kind_of, read_config, run_task
+from minadv.training.runs.folder import RunError, kind_of, run_task
 from minadv.training.task import Task
 
 
@@ -59,6 +62,7 @@ class Plan:
         on_evaluation: Any = None,
     ) -> Run:
         """Train to the end of the recipe; the arguments are those of `fit`."""
+        expect_type("workers", workers, Few | None)
         state, records = run_task(
             self.task,
             self.recipe,
@@ -129,6 +133,8 @@ def plan(
     described in `minadv.tasks.text.family`, `minadv.tasks.pretrain.family` and `minadv.tasks.language.family`.
     """
     family, about = of_model(model), dict(about or {})
+    expect_type("seed", seed, Seed)
+    expect_type("epochs", epochs, Epochs | None)
     if isinstance(model, Buffered) and model.engine in (None, "fast"):
         model = replace(model, engine=_engine(model.engine, Path(out) if out is not None and resume else None))
     if not isinstance(data, family.data):
@@ -239,12 +245,23 @@ def make_task(
 ) -> tuple[Task, dict[str, Any]]:
     """The task of a family, and what its configuration says of it beside the settings."""
     if "dtype" in settings:
-        settings["dtype"] = str(np.dtype(settings["dtype"]))
+        settings["dtype"] = _precision(settings["dtype"])
+    expect_settings(family, settings)
     task, more = family.make_task(model, data, regularizer=regularizer, seed=seed, device=device, **settings)
     carry = task.first_carry()
     if isinstance(carry, Table):  # so that checkpoints can be read without the data
         more["memory"] = {"examples": len(carry.d), "units": carry.units}
     return task, more
+
+
+def _precision(dtype: Any) -> str:
+    """The name of a NumPy dtype, which may be given in any way that NumPy knows."""
+    try:
+        name = str(np.dtype(dtype))
+    except TypeError:
+        name = str(dtype)
+    expect_type("dtype", name, Literal["float32", "float64"])
+    return name
 
 
 def _begun_with(path: Path, config: dict[str, Any], setting: str) -> str | None:

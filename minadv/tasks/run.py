@@ -25,11 +25,12 @@ from minadv.base.trees import leaves
 from minadv.data.vocabulary import Vocabulary
 from minadv.tasks.config import build, build_model, build_recipe
 from minadv.tasks.family import Family, of_kind
+from minadv.tasks.schema import read_config, vocabulary_of
 from minadv.training.loop import Recipe, State, weights
 from minadv.training.memory import Table
 from minadv.training.parallel.inference import ask_for
 from minadv.training.runs import folder
-from minadv.training.runs.folder import Blank, RunError, kind_of, read_config
+from minadv.training.runs.folder import Blank, RunError, kind_of
 
 
 @dataclass(frozen=True)
@@ -161,13 +162,3 @@ def digest(params: Any) -> str:
     for name, leaf in leaves(to_host(params)):
         found.update(f"{name} {leaf.dtype} {leaf.shape}".encode() + np.ascontiguousarray(leaf).tobytes())
     return found.hexdigest()
-
-
-def vocabulary_of(config: dict[str, Any]) -> Vocabulary:
-    """The vocabulary in a run's configuration: that of a language model is a string of words, without their counts."""
-    held = config["vocabulary"]
-    if isinstance(held, str):
-        words = tuple(held.split(" "))
-        return Vocabulary(words, np.zeros(len(words), np.int64), "lines")
-    counts = np.array(held["counts"].split(" "), dtype=np.int64)
-    return Vocabulary(tuple(held["words"].split(" ")), counts, held["split"])

@@ -12,6 +12,7 @@ import numpy as np
 from minadv import protocol
 from minadv.adversary import find_adversary
 from minadv.backend import Array, is_device, namespace, same_place, to_host
+from minadv.base.numbers import Seed, Size
 from minadv.base.streams import stream
 from minadv.base.trees import tree_map
 from minadv.data.images import Images, Split
@@ -38,8 +39,8 @@ class Classify:
     model: Classifier
     data: Images  # of sequences (N, T, I)
     regularizer: Regularizer = field(default_factory=Plain)
-    batch_size: int = 100
-    seed: int = 0
+    batch_size: Size = 100
+    seed: Seed = 0
     track: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:

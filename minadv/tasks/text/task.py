@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from minadv.backend import Array, namespace, same_place
+from minadv.base.numbers import Count, Seed, Size
 from minadv.base.shared_draws import Share
 from minadv.base.streams import stream
 from minadv.base.trees import tree_add, tree_map
@@ -66,10 +67,10 @@ class TextTask:
     model: TextClassifier
     corpus: Corpus
     regularizer: Regularizer = field(default_factory=Plain)
-    batch_size: int = 64
-    unlabelled_size: int = 64
-    max_tokens: int | None = None
-    seed: int = 0
+    batch_size: Size = 64
+    unlabelled_size: Count = 64
+    max_tokens: Size | None = None
+    seed: Seed = 0
     dtype: str = "float32"
     encoder: encoder.Params | None = None
 

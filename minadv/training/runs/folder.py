@@ -109,7 +109,9 @@ def read_config(path: Path) -> dict[str, Any]:
         raise RunError(f"{path} is not a run of minadv: {error}") from error
     if content.get("format") != FORMAT:
         raise RunError(f"{path / CONFIG} has format {content.get('format')!r}, expected {FORMAT!r}")
-    config: dict[str, Any] = content["config"]
+    config = content.get("config")
+    if not isinstance(config, dict):
+        raise RunError(f"{path / CONFIG}: config is {type(config).__name__}, expected a table of values by name")
     return config
 
 
