@@ -104,7 +104,7 @@ def load(run: str | Path, data: Any = None) -> Run:
     state = folder.restore(path, blank(config), recipe)
     if data is not None:
         family.expect_data(config, data, str(path))
-    records = folder.records(path, state.step)
+    records = folder.records(path, state.step, family.metrics)
     return opened(build_model(config), state, recipe, config, records, path, data)
 
 

@@ -197,11 +197,9 @@ def train(
     if saved is not None and run is not None:
         restored, _ = checkpoints.load(saved, like=state)
         state = _to_place_of(restored, state)
+    if run is not None:
         kept = workers.agree(lambda: log.rewind(run / LOG, state.step))
-        records = [r for r in kept if r["kind"] == "evaluation"]
-    elif run is not None:
-        kept = workers.agree(lambda: log.rewind(run / LOG, 0))
-        records = [r for r in kept if r["kind"] == "evaluation"]
+        records = log.expect_evaluations(run / LOG, kept, (recipe.monitor,))
     out = run if workers.chief else None  # where to write
     if out is not None and resumed is not None and not finished(recipe, state):
         log.append(out / LOG, {**resumed, "step": state.step})

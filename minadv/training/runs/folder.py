@@ -11,7 +11,7 @@ import math
 import os
 import shlex
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -158,9 +158,10 @@ def is_finished(path: Path, blank: Blank, recipe: Recipe) -> bool:
     return checkpoints.latest(path) is not None and finished(recipe, restore(path, blank, recipe))
 
 
-def records(path: Path, step: int) -> list[dict[str, Any]]:
-    """The evaluations of a run up to a step."""
-    return [r for r in log.read(path / LOG) if r["kind"] == "evaluation" and r["step"] <= step]
+def records(path: Path, step: int, metrics: Iterable[str] = ()) -> list[dict[str, Any]]:
+    """The evaluations of a run up to a step; raises LogError for one without a number for each of the metrics."""
+    known = [record for record in log.read(path / LOG) if record["step"] <= step]
+    return log.expect_evaluations(path / LOG, known, metrics)
 
 
 def expect_free(path: Path) -> None:
