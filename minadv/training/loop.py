@@ -8,6 +8,7 @@ same bits as one that was not.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -17,6 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from minadv.backend import same_place
+from minadv.base.errors import NotFiniteError
 from minadv.base.numbers import Many, Steps, ZeroOrMore
 from minadv.base.schema import expect_fields
 from minadv.base.trees import tree_map
@@ -108,7 +110,10 @@ def advance(task: Task, recipe: Recipe, state: State, workers: Workers) -> tuple
     rate = recipe.lr_schedule(epoch) * recipe.step_schedule(state.step) * task.rate(state.step)
     with np.errstate(all="ignore"):  # what is not finite is found here, and named, before it can reach a checkpoint
         carry = handed(task, state.carry, state.step)
-        done = workers.step(state.params, state.step, weight=weight, carry=carry)
+        try:
+            done = workers.step(state.params, state.step, weight=weight, carry=carry)
+        except NotFiniteError as error:
+            raise TrainingError(f"{error.args[0]} (at step {state.step})") from error
         nll, value, grads = done.nll, done.value, done.grads
         expect_finite(state.step, "the gradient", grads)
         if recipe.clip is not None:
@@ -178,13 +183,16 @@ def train(
     title: str = "",
     progress: bool = True,
     on_evaluation: Callable[[dict[str, Any]], None] | None = None,
+    on_step_time: Callable[[float, int], None] | None = None,
     workers: Workers | None = None,
     resumed: log.Record | None = None,
 ) -> tuple[State, list[dict[str, Any]]]:
     """Train to the end, from the newest checkpoint of ``run`` if it has one; returns the last state and the records.
 
     Without ``run`` nothing is written; ``progress=False`` shows no bar; ``workers`` computes the steps (default: this
-    process alone); of several processes that run this loop, its chief evaluates, writes and calls ``on_evaluation``.
+    process alone); of several processes that run this loop, its chief evaluates, writes and calls ``on_evaluation``,
+    and once, after the second step, ``on_step_time`` with its seconds and the number of steps left: the first step also
+    loads and compiles.
     ``resumed``, the record of a run that goes on, is logged with the step unless there is nothing left to do.
     Raises TrainingError where a number is not finite, Interrupted on Ctrl-C, after saving.
     """
@@ -222,9 +230,13 @@ def train(
                 if not records:  # a run that was killed before its first checkpoint has logged it already
                     records.append(record)
                     tell(record)
+            second = state.step + 1
             while state.step < recipe.steps and not _exhausted(recipe, state):
                 ctrl_c.obey()
+                began = time.perf_counter()
                 new, shown = advance(task, recipe, state, workers)
+                if state.step == second and workers.chief and on_step_time is not None:
+                    on_step_time(time.perf_counter() - began, recipe.steps - new.step)
                 last = new.step == recipe.steps
                 if new.step % eval_every == 0 or last:
                     new, record = evaluation(task, recipe, new, workers)
