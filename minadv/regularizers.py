@@ -40,6 +40,8 @@ __all__ = ["AT", "EL", "FD", "VAT", "VD", "AdD", "Pi", "Plain", "RDrop", "Regula
 class Plain(Regularizer):
     """No regularizer: the likelihood of the full network. The value is zero."""
 
+    passes = 1
+
     def term(self, on: Setting) -> Term:
         return _likelihood_only(on, {})
 
@@ -51,6 +53,7 @@ class VD(Regularizer):
     p: float = 0.1
     scale: masks.Scale = "inverted"
     sites: tuple[str, ...] | None = None
+    passes = 1
 
     def __post_init__(self) -> None:
         masks.expect_probability(self.p)

@@ -17,7 +17,13 @@ import numpy as np
 
 from minadv.base.numbers import Number
 
-_NAMES = {bool: "True or False", str: "a text", int: "a whole number", float: "a number", type(None): "None"}
+_NAMES = {
+    bool: "one of True, False",
+    str: "a text",
+    int: "a whole number",
+    float: "a finite number",
+    type(None): "None",
+}
 _PLAIN = {int: Number(int, -math.inf, math.inf), float: Number(float, -math.inf, math.inf, "a finite number")}
 
 

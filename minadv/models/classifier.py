@@ -103,7 +103,7 @@ class Classifier(Buffered):
     @property
     def n_kept(self) -> int:
         """Numbers that a pass keeps of each step of an example; with ``remat`` its inputs and few of its states."""
-        return sum(I for I, _ in self._layers) if self.remat else sizes.kept(self.cell, self._layers)
+        return sum(I + H for I, H in self._layers) if self.remat else sizes.kept(self.cell, self._layers)
 
     def valid(self, batch: Batch) -> Array:
         xp = namespace(batch.x)

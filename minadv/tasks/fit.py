@@ -27,6 +27,7 @@ from minadv.regularizers import Plain, Regularizer
 from minadv.tasks import config as configs
 from minadv.tasks.config import build, build_model, build_recipe, describe, describe_recipe
 from minadv.tasks.family import Family, of_kind, of_model
+from minadv.tasks.needs import Needs, needs_of
 from minadv.tasks.run import Run, blank, moved, open_data, opened
 from minadv.tasks.schema import expect_settings, read_config
 from minadv.training.loop import Recipe
@@ -52,6 +53,7 @@ class Plan:
     out: Path | None
     resume: bool
     workers: int | None = None
+    needs: Needs | None = None  # None for a model that does not tell its sizes
 
     def train(
         self,
@@ -60,6 +62,7 @@ class Plan:
         cuda_aware_mpi: bool | None = None,
         progress: bool = True,
         on_evaluation: Any = None,
+        on_step_time: Any = None,
     ) -> Run:
         """Train to the end of the recipe; the arguments are those of `fit`."""
         expect_type("workers", workers, Few | None)
@@ -76,6 +79,7 @@ class Plan:
             title=type(getattr(self.task, "regularizer", self.model)).__name__,
             progress=progress,
             on_evaluation=on_evaluation,
+            on_step_time=on_step_time,
         )
         config = self.config if self.out is None else read_config(self.out)
         return opened(self.model, state, self.recipe, config, records, self.out, self.data)
@@ -165,7 +169,8 @@ def plan(
         theirs = read_config(path)
         if kind_of(theirs) == family.kind:
             family.expect_data(theirs, data, str(path))
-    return Plan(family, model, data, task, made, seed, chosen, config, path, resume)
+    needs = needs_of(task, made, config["dtype"], chosen)
+    return Plan(family, model, data, task, made, seed, chosen, config, path, resume, needs=needs)
 
 
 def _engine(asked: str | None, run: Path | None) -> Any:
@@ -225,7 +230,8 @@ def plan_resumed(
         )
     config = {**config, **family.identify(data)}
     recipe, workers = build_recipe(config["recipe"]), same_workers(config, chosen)
-    return Plan(family, model, data, task, recipe, seed, chosen, config, path, True, workers)
+    needs = needs_of(task, recipe, config["dtype"], chosen)
+    return Plan(family, model, data, task, recipe, seed, chosen, config, path, True, workers, needs)
 
 
 def is_finished(run: str | Path) -> bool:

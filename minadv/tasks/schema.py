@@ -66,7 +66,7 @@ def expect_config(family: Family, config: dict[str, Any]) -> None:
         for table, name in ((config, family.begins_with), (about, f"about.{family.begins_with}")):
             expect_type(name, table.get(family.begins_with), str | None)
     model = build(config["model"], "model")
-    if not hasattr(model, "init") or of_model(model) is not family:
+    if not (hasattr(model, "init") and hasattr(model, "body")) or of_model(model) is not family:
         raise ValueError(f"model is a {type(model).__name__}, expected one for a run of the kind {family.kind!r}")
     regularizer = build(config.get("regularizer"), "regularizer")
     if "regularizer" in config and not isinstance(regularizer, Regularizer):

@@ -62,6 +62,11 @@ class Classify:
     def units_per_step(self) -> int:
         return self.batch_size
 
+    @property
+    def tokens(self) -> int:
+        """Time steps times examples of the largest batch: what its passes keep for going back."""
+        return int(self.batch_size * self.data.train.x.shape[1])
+
     def rate(self, step: int) -> float:
         return 1.0
 

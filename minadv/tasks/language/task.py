@@ -96,6 +96,11 @@ class LanguageTask:
         """On average: windows differ in length."""
         return max(1, round(self._windows.tokens_per_epoch / self.per_epoch))
 
+    @property
+    def tokens(self) -> int:
+        """Time steps times examples of the largest batch: what its passes keep for going back."""
+        return self.batch_size * self._windows.longest
+
     def rate(self, step: int) -> float:
         """The window's length in units of ``bptt``: a short window averages fewer errors, and moves less."""
         return self._windows.window(step, slice(0, 1)).scale

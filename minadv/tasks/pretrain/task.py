@@ -71,6 +71,11 @@ class PretrainTask:
     def units_per_step(self) -> int:
         return self.batch_size * self.T
 
+    @property
+    def tokens(self) -> int:
+        """Time steps times examples of the largest batch: what its passes keep for going back."""
+        return self.units_per_step
+
     def rate(self, step: int) -> float:
         return 1.0
 

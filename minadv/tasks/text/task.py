@@ -123,6 +123,12 @@ class TextTask:
     def units_per_step(self) -> int:
         return sum(reading.buckets.size for reading in self.readings)
 
+    @property
+    def tokens(self) -> int:
+        """Time steps times examples of the largest batch: what its passes keep for going back."""
+        most = self.model.truncate
+        return max(r.buckets.size * min(int(r.buckets.steps.max()), most or 2**63) for r in self.readings)
+
     def rate(self, step: int) -> float:
         return 1.0
 

@@ -48,6 +48,7 @@ def run_task(
     title: str = "",
     progress: bool = True,
     on_evaluation: Any = None,
+    on_step_time: Any = None,
 ) -> tuple[State, list[dict[str, Any]]]:
     """Train a task to the end of its recipe; returns the last state and a record for each evaluation.
 
@@ -66,6 +67,7 @@ def run_task(
             resumed = log.resumed(whole) if begun else None
         with start_workers(task, n, ranks, cuda_aware_mpi=cuda_aware_mpi) as sharing:
             shown: dict[str, Any] = {"title": title, "progress": progress, "on_evaluation": on_evaluation}
+            shown["on_step_time"] = on_step_time
             done = train(task, recipe, out, **shown, workers=sharing, resumed=resumed)
             ranks.meet()  # the chief has written all there is to read
             return done
