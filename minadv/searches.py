@@ -21,7 +21,7 @@ import numpy as np
 from minadv import masks
 from minadv.backend import Array, namespace
 from minadv.base.checks import expect_choice
-from minadv.base.numbers import Count, Few, Many, Size
+from minadv.base.numbers import Extra, Few, Many, Size
 from minadv.base.schema import expect_fields
 from minadv.base.shared_draws import Rng
 from minadv.flip import flip
@@ -127,7 +127,7 @@ class Reselect(Search):
     """
 
     K: Few = 2
-    swaps: Count = 0
+    swaps: Extra = 0
     start: Literal["flip", "base"] = "flip"
     name = "reselect"
 
@@ -272,9 +272,9 @@ def by_name(name: str, **options: Any) -> Search:
     kind = SEARCHES[name]
     named = {FORMER.get(option, option): value for option, value in options.items() if value is not None}
     fields = {field.name for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
-    known = [n for one in SEARCHES.values() for n in vars(one)["__match_args__"]]
+    known = {field.name for one in SEARCHES.values() for field in dataclasses.fields(one)}  # type: ignore[arg-type]
     for option in named:
-        expect_choice("the option of a search", option, known)
+        expect_choice("the option of a search", option, sorted(known))
     return kind(**{option: value for option, value in named.items() if option in fields})
 
 

@@ -49,7 +49,7 @@ def test_nan_in_any_pass(search: Any, compared: int, put: Any, rng: np.random.Ge
 
 
 def test_an_option_that_no_search_has() -> None:
-    with pytest.raises(ValueError, match="the option of a search is 'swap', expected one of 'K', 'rule'"):
+    with pytest.raises(ValueError, match="the option of a search is 'swap', expected one of 'K', 'allow_unflip'"):
         by_name("reselect", swap=3)
     with pytest.raises(ValueError, match="the option of a search is 'keap'"):
         by_name("exact", keap="last", max_masks=50)

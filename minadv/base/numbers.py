@@ -86,6 +86,9 @@ Steps: TypeAlias = Annotated[int, Number(int, 1, 2**32 - 1)]
 Few: TypeAlias = Annotated[int, Number(int, 1, 1000)]
 """What is done one after the other in every step: layers, influence maps, workers."""
 
+Extra: TypeAlias = Annotated[int, Number(int, 0, 1000)]
+"""What a search may do beside what it does always, perhaps nothing: swaps, tries."""
+
 Many: TypeAlias = Annotated[int, Number(int, 1, 10**6)]
 """What is done or remembered one by one over a run: evaluations, generated words."""
 

@@ -5,7 +5,19 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from minadv.commands.numbers import amount, count, epochs, few, finite, many, positive, probability, steps, zero_or_more
+from minadv.commands.numbers import (
+    amount,
+    count,
+    epochs,
+    extra,
+    few,
+    finite,
+    many,
+    positive,
+    probability,
+    steps,
+    zero_or_more,
+)
 from minadv.distances import DISTANCES
 from minadv.models.language.noise import PARTS
 from minadv.tasks.methods import VARIANTS
@@ -46,13 +58,13 @@ METHOD: dict[str, dict[str, Any]] = {
         "same price; exact: for small networks",
     },
     "stages": {
-        "type": positive,
+        "type": few,
         "nargs": "*",
         "metavar": "L",
         "help": "relaxed masks of --search relax: L times the budget of units, flipped by 1/L (default: 2)",
     },
     "reselect": {
-        "type": count,
+        "type": extra,
         "metavar": "N",
         "help": "how often --search relax takes the map again, at the whole mask (default: 0)",
     },
@@ -61,13 +73,13 @@ METHOD: dict[str, dict[str, Any]] = {
         "help": "whether --search relax tries the second set of its map too (default: it does)",
     },
     "borrow": {
-        "type": count,
+        "type": extra,
         "metavar": "N",
         "help": "masks of other examples of the batch that --search relax tries (default: 0)",
     },
-    "swaps": {"type": count, "metavar": "N", "help": "exchanges of one unit that --search relax or reselect tries"},
+    "swaps": {"type": extra, "metavar": "N", "help": "exchanges of one unit that --search relax or reselect tries"},
     "tries": {
-        "type": count,
+        "type": extra,
         "metavar": "N",
         "help": "masks that --search random tries, or --search memory beside the one of its map (default: 1)",
     },

@@ -24,7 +24,7 @@ def number(kind: Any) -> Callable[[str], Any]:
 
 
 positive, steps, few, many = map(number, (numbers.Size, numbers.Steps, numbers.Few, numbers.Many))
-count, seed = number(numbers.Count), number(numbers.Seed)
+count, extra, seed = map(number, (numbers.Count, numbers.Extra, numbers.Seed))
 finite, amount, zero_or_more = map(number, (numbers.Finite, numbers.Positive, numbers.ZeroOrMore))
 epochs, probability = number(numbers.Epochs), number(numbers.Probability)
 

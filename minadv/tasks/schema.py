@@ -22,12 +22,20 @@ from minadv.training.runs import folder
 from minadv.training.runs.folder import CONFIG, RunError, kind_of
 
 
+class Remembers(TypedDict):
+    """The size of what a run remembers of its examples (`minadv.training.memory`)."""
+
+    examples: Size
+    units: dict[str, Size]
+
+
 class Perhaps(TypedDict, total=False):
     """What the configuration of a run of any family may say."""
 
     regularizer: dict[str, Any]
     workers: Few
     ranks: Size
+    memory: Remembers
 
 
 class Common(Perhaps):
