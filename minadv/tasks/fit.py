@@ -14,9 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Literal
-
-import numpy as np
+from typing import Any
 
 from minadv import fast
 from minadv.backend import Device, DeviceName, choose_device
@@ -29,7 +27,7 @@ from minadv.tasks.config import build, build_model, build_recipe, describe, desc
 from minadv.tasks.family import Family, of_kind, of_model
 from minadv.tasks.needs import Needs, needs_of
 from minadv.tasks.run import Run, blank, moved, open_data, opened
-from minadv.tasks.schema import expect_settings, read_config
+from minadv.tasks.schema import expect_settings, precision, read_config
 from minadv.training.loop import Recipe
 from minadv.training.memory import Table
 from minadv.training.parallel.choose import same_workers
@@ -251,23 +249,13 @@ def make_task(
 ) -> tuple[Task, dict[str, Any]]:
     """The task of a family, and what its configuration says of it beside the settings."""
     if "dtype" in settings:
-        settings["dtype"] = _precision(settings["dtype"])
+        settings["dtype"] = precision(settings["dtype"])
     expect_settings(family, settings)
     task, more = family.make_task(model, data, regularizer=regularizer, seed=seed, device=device, **settings)
     carry = task.first_carry()
     if isinstance(carry, Table):  # so that checkpoints can be read without the data
         more["memory"] = {"examples": len(carry.d), "units": carry.units}
     return task, more
-
-
-def _precision(dtype: Any) -> str:
-    """The name of a NumPy dtype, which may be given in any way that NumPy knows."""
-    try:
-        name = str(np.dtype(dtype))
-    except TypeError:
-        name = str(dtype)
-    expect_type("dtype", name, Literal["float32", "float64"])
-    return name
 
 
 def _begun_with(path: Path, config: dict[str, Any], setting: str) -> str | None:

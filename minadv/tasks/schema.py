@@ -99,6 +99,16 @@ def expect_settings(family: Family, settings: dict[str, Any]) -> None:
         expect_track(settings["track"])
 
 
+def precision(dtype: Any) -> str:
+    """The name of a NumPy dtype, which may be given in any way that NumPy knows."""
+    try:
+        name = str(np.dtype(dtype))
+    except TypeError:
+        name = str(dtype)
+    expect_type("dtype", name, Literal["float32", "float64"])
+    return name
+
+
 def expect_track(track: dict[str, Any]) -> None:
     """Raise ValueError for what is no option of the search for the mean adversarial mask."""
     known = {"n": Size, **get_type_hints(find_adversary, include_extras=True)}
