@@ -55,7 +55,7 @@ SIZES = (
     ),
 )
 DELTA = {"sMNIST": 0.03, "text": 0.04, "PTB": 0.06}
-OPTIMIZER = {"sMNIST": RMSProp(1e-3), "text": Adam(5e-4), "PTB": SGD(30.0)}
+OPTIMIZER: dict[str, Any] = {"sMNIST": RMSProp(1e-3), "text": Adam(5e-4), "PTB": SGD(30.0)}
 LENGTHS = {"sMNIST": (784, 196), "text": (40, 10), "PTB": (70, 20)}
 """Time steps that are measured; the cost model is linear in them, and extends them to the paper's number."""
 

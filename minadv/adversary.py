@@ -124,11 +124,8 @@ def find_adversary(
             keep_for_search(base.cache)
         visits = search.run(objective, first, rng)  # Eq. 4, the argmax
         keep(base.cache)
+    objective.expect_numbers()
     result = search.result(visits)
-    if result.d is not None and bool((nan := result.d != result.d).any()):
-        raise ValueError(
-            f"the distance is NaN for example {int(nan.argmax())}: are its input and the parameters finite?"
-        )
     maps = [visit.im for visit in visits if visit.im is not None]
     remembered = None
     if search.remembers and result.d is not None:

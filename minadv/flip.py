@@ -19,6 +19,7 @@ import numpy as np
 
 from minadv.backend import Array, namespace
 from minadv.base.checks import expect_choice, expect_floating, expect_shape
+from minadv.base.errors import NotFiniteError
 from minadv.masks import expect_binary, hamming
 
 
@@ -57,7 +58,7 @@ def flip(
         raise ValueError(f"budget is {budget!r}, expected a whole number of flips from 0 to H = {H}")
     nan = xp.isnan(im).any(axis=1)
     if bool(nan.any()):
-        raise ValueError(
+        raise NotFiniteError(
             f"im is NaN for example {int(nan.argmax())} (and {int(nan.sum())} of {nan.size} in all): "
             "are its input and the parameters finite?"
         )

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from minadv.backend import Array, namespace
-from minadv.base.checks import expect_at_least
+from minadv.base.numbers import Extra, Few
+from minadv.base.schema import expect_fields
 from minadv.base.shared_draws import Rng
 from minadv.objective import Masks, Objective, Remembered, Search, Visit
 from minadv.relax import margin_map, relaxed, runner_up
@@ -34,16 +35,14 @@ class Memory(Search):
     Passes: 2 + tries forward, 1 backward, and 1 backward more where an example of the batch is searched afresh.
     """
 
-    fresh: int = 2
-    stage: int = 2
-    tries: int = 1
+    fresh: Extra = 2
+    stage: Few = 2
+    tries: Extra = 1
     name = "memory"
     remembers = True
 
     def __post_init__(self) -> None:
-        expect_at_least("fresh", self.fresh, 0)
-        expect_at_least("stage", self.stage, 1)
-        expect_at_least("tries", self.tries, 0)
+        expect_fields(self)
 
     def run(self, objective: Objective, first: Visit | None, rng: Rng | None) -> tuple[Visit, ...]:
         eps0 = objective.eps0

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, TypeAlias
 
 from minadv import distances, masks, protocol
 from minadv.backend import Array, namespace
+from minadv.base.errors import NotFiniteError
 from minadv.base.shared_draws import Rng
 from minadv.flip import flip
 from minadv.influence import warn_if_zero
@@ -70,6 +71,7 @@ class Objective:
     m0: Masks = field(default_factory=dict)  # masks of the base pass; a site without one has m = 1
     base: Pass | None = None  # the base pass, once it has been run
     spent: list[int] = field(default_factory=lambda: [0, 0])  # forward and backward passes
+    nan: list[Array] = field(default_factory=list)  # (B,), of which examples a distance was NaN in any pass
 
     def begin(self, m0: Masks, noise: Any, start: Masks | None) -> tuple[Objective, Pass, Visit | None]:
         """Run the base pass, under masks m0 and its own noise, and beside it the pass at the start of a search, if any.
@@ -143,9 +145,17 @@ class Objective:
 
     def _compare(self, features: Array) -> Comparison:
         assert self.base is not None
-        return self.model.compare(
+        found = self.model.compare(
             self.params, self.base.features, features, self.lam, self.distance, stop_base=True, weights=False
         )
+        self.nan[:] = [found.d != found.d if not self.nan else self.nan[0] | (found.d != found.d)]
+        return found
+
+    def expect_numbers(self) -> None:
+        """Raise NotFiniteError, which names the first example, if a distance was NaN in any of the passes."""
+        if self.nan and bool(self.nan[0].any()):
+            example = int(self.nan[0].argmax())
+            raise NotFiniteError(f"the distance is NaN for example {example}: are its input and the parameters finite?")
 
 
 def best(visits: Sequence[Visit]) -> Visit:

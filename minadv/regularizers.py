@@ -25,6 +25,8 @@ from typing import Any
 from minadv import distances, masks
 from minadv.adversary import expect_search, find_adversary, find_budgets
 from minadv.backend import Array, namespace
+from minadv.base.numbers import Few
+from minadv.base.schema import expect_type
 from minadv.base.trees import tree_add
 from minadv.perturbations import AT, VAT
 from minadv.protocol import choose_sites
@@ -38,6 +40,8 @@ __all__ = ["AT", "EL", "FD", "VAT", "VD", "AdD", "Pi", "Plain", "RDrop", "Regula
 class Plain(Regularizer):
     """No regularizer: the likelihood of the full network. The value is zero."""
 
+    passes = 1
+
     def term(self, on: Setting) -> Term:
         return _likelihood_only(on, {})
 
@@ -49,6 +53,7 @@ class VD(Regularizer):
     p: float = 0.1
     scale: masks.Scale = "inverted"
     sites: tuple[str, ...] | None = None
+    passes = 1
 
     def __post_init__(self) -> None:
         masks.expect_probability(self.p)
@@ -69,7 +74,7 @@ class EL(Regularizer):
     distance: str = "js"
     lam: Array | None = field(default=None, repr=False, compare=False)
     scale: masks.Scale = "inverted"
-    samples: int = 1
+    samples: Few = 1
     stop_base: bool = False
     share_noise: bool = True
     sites: tuple[str, ...] | None = None
@@ -78,8 +83,7 @@ class EL(Regularizer):
         masks.expect_probability(self.p)
         masks.expect_scale(self.scale, self.p)
         distances.by_name(self.distance)
-        if self.samples < 1:
-            raise ValueError(f"samples is {self.samples}, expected at least 1")
+        expect_type("samples", self.samples, Few)
 
     def term(self, on: Setting) -> Term:
         noise = on.second_noise(self.share_noise)

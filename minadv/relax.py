@@ -21,7 +21,9 @@ import numpy as np
 
 from minadv import masks
 from minadv.backend import Array, namespace
-from minadv.base.checks import expect_at_least, expect_choice
+from minadv.base.checks import expect_at_least
+from minadv.base.numbers import Extra, Few
+from minadv.base.schema import expect_fields
 from minadv.base.shared_draws import Rng
 from minadv.flip import flip
 from minadv.objective import Masks, Objective, Search, Visit, best
@@ -44,11 +46,11 @@ class Relax(Search):
     one forward more for the runner-up and for each borrowed mask; swaps add 1 + swaps forward and 1 backward.
     """
 
-    stages: tuple[int, ...] = (2,)
-    reselect: int = 0
+    stages: tuple[Few, ...] = (2,)
+    reselect: Extra = 0
     runner_up: bool = True
-    borrow: int = 0
-    swaps: int = 0
+    borrow: Extra = 0
+    swaps: Extra = 0
     keep: Literal["best", "last"] = "best"
     name = "relax"
 
@@ -61,7 +63,7 @@ class Relax(Search):
             expect_at_least(name, getattr(self, name), 0)
         if not isinstance(self.runner_up, bool):
             raise ValueError(f"runner_up is {self.runner_up!r}, expected True or False")
-        expect_choice("keep", self.keep, ("best", "last"))
+        expect_fields(self)
         scored = [f"{name}={getattr(self, name)}" for name in ("runner_up", "borrow", "swaps") if getattr(self, name)]
         if self.keep == "last" and scored:
             needed = "runner_up=False, borrow=0 and swaps=0"

@@ -20,7 +20,9 @@ import numpy as np
 
 from minadv import masks
 from minadv.backend import Array, namespace
-from minadv.base.checks import expect_at_least, expect_choice
+from minadv.base.checks import expect_choice
+from minadv.base.numbers import Extra, Few, Many, Size
+from minadv.base.schema import expect_fields
 from minadv.base.shared_draws import Rng
 from minadv.flip import flip
 from minadv.memory import Memory as Memory
@@ -46,7 +48,7 @@ class Greedy(Search):
     ``variant`` for ``"authors"``. Passes: K + 1 forward (K where the last mask is not scored), K backward.
     """
 
-    K: int = 1
+    K: Few = 1
     rule: Literal["strict", "paper", "authors"] = "strict"
     norm: Literal["count", "l2"] | None = None
     variant: Literal["smnist", "text"] | None = None
@@ -56,10 +58,7 @@ class Greedy(Search):
     name = "greedy"
 
     def __post_init__(self) -> None:
-        expect_at_least("K", self.K, 1)
-        expect_choice("rule", self.rule, ("strict", "paper", "authors"))
-        expect_choice("start", self.start, ("flip", "base"))
-        expect_choice("keep", self.keep, ("best", "last"))
+        expect_fields(self)
         for option, owner, choices in (
             ("norm", "paper", ("count", "l2")),
             ("variant", "authors", ("smnist", "text")),
@@ -127,15 +126,13 @@ class Reselect(Search):
     Passes: K + 3 forward (3 for K = 1), K backward; swaps add 1 + b * swaps forward and 1 backward.
     """
 
-    K: int = 2
-    swaps: int = 0
+    K: Few = 2
+    swaps: Extra = 0
     start: Literal["flip", "base"] = "flip"
     name = "reselect"
 
     def __post_init__(self) -> None:
-        expect_at_least("K", self.K, 1)
-        expect_at_least("swaps", self.swaps, 0)
-        expect_choice("start", self.start, ("flip", "base"))
+        expect_fields(self)
 
     def first(self, eps0: Masks, budgets: Mapping[str, int], rng: Rng | None) -> Masks:
         return first_mask(self, eps0, rng)
@@ -182,11 +179,11 @@ def _swapped(objective: Objective, top: Visit, swaps: int) -> Iterator[Masks]:
 class Exact(Search):
     """Every mask within the budget, for small networks. Passes: one forward for each of at most ``max_masks`` masks."""
 
-    max_masks: int = 200_000
+    max_masks: Size = 200_000
     name = "exact"
 
     def __post_init__(self) -> None:
-        expect_at_least("max_masks", self.max_masks, 1)
+        expect_fields(self)
 
     def expect_budgets(self, budgets: Mapping[str, int], units: Mapping[str, int]) -> None:
         n = math.prod(ball_size(units[name], budget) for name, budget in budgets.items())
@@ -219,8 +216,8 @@ def _draw_unused_flip(eps0: Masks, rng: Rng) -> None:
 
 
 def ball_size(H: int, budget: int) -> int:
-    """The number of masks within ``budget`` flips of a mask of ``H`` units."""
-    return sum(math.comb(H, k) for k in range(budget + 1))
+    """The number of masks within ``budget`` flips of a mask of ``H`` units; more than 64 flips are not counted."""
+    return sum(math.comb(H, k) for k in range(min(budget, 64) + 1))  # past 64 the number is beyond all use
 
 
 def _ball(H: int, budget: int) -> Iterator[tuple[int, ...]]:
@@ -239,11 +236,11 @@ def _flipped(eps0: Array, units: tuple[int, ...]) -> Array:
 class Random(Search):
     """The best of ``tries`` random masks at the full budget: the baseline. Passes: one forward each."""
 
-    tries: int = 1
+    tries: Many = 1
     name = "random"
 
     def __post_init__(self) -> None:
-        expect_at_least("tries", self.tries, 1)
+        expect_fields(self)
 
     def first(self, eps0: Masks, budgets: Mapping[str, int], rng: Rng | None) -> None:
         if rng is None:
@@ -267,7 +264,7 @@ FORMER = {"adv_steps": "K", "init": "start"}
 
 
 def by_name(name: str, **options: Any) -> Search:
-    """The search of this name; options that are None, and those that this search does not have, are left out.
+    """The search of this name; options that are None, and those that only other searches have, are left out.
 
     Options have the names of the records' fields or of `FORMER`.
     """
@@ -275,6 +272,9 @@ def by_name(name: str, **options: Any) -> Search:
     kind = SEARCHES[name]
     named = {FORMER.get(option, option): value for option, value in options.items() if value is not None}
     fields = {field.name for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    known = {field.name for one in SEARCHES.values() for field in dataclasses.fields(one)}  # type: ignore[arg-type]
+    for option in named:
+        expect_choice("the option of a search", option, sorted(known))
     return kind(**{option: value for option, value in named.items() if option in fields})
 
 

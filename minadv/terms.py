@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from minadv import distances, masks, protocol
 from minadv.adversary import Trace
@@ -71,6 +71,8 @@ class Term:
 
 class Regularizer:
     """One signature for all; a subclass writes ``term``."""
+
+    passes: ClassVar[int] = 2  # over a batch that are kept at once, for going back
 
     @property
     def needs_targets(self) -> bool:

@@ -80,7 +80,12 @@ def unseal(path: Path) -> dict[str, Any]:
     digest, body = match[1].decode(), match[2]
     if hashlib.sha256(body).hexdigest() != digest:
         raise SealError(f"{path} is damaged: its content does not have the SHA-256 at its head")
-    content: dict[str, Any] = json.loads(body)
+    try:
+        content = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise SealError(f"{path} holds no JSON: {error}") from error
+    if not isinstance(content, dict):
+        raise SealError(f"{path} holds a {type(content).__name__}, expected a table of values by name")
     return content
 
 

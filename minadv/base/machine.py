@@ -106,3 +106,50 @@ def memory() -> dict[str, int]:
         return {}
     fields = (line.split(":") for line in lines)
     return {name: 1024 * int(value.split()[0]) for name, value in fields if value.endswith(" kB")}
+
+
+def available_memory() -> int | None:
+    """Bytes that this process may still take, as the system, a container and ``ulimit -v`` say; None if none tells."""
+    return min((found for found in (_of_system(), _of_container(), _of_process()) if found is not None), default=None)
+
+
+def _of_system() -> int | None:
+    """What the system can give without swapping; where it does not tell, all that it has."""
+    there = free_memory()
+    if there is not None:
+        return there
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):  # Windows, and systems that do not know the names
+        return None
+
+
+def _of_container() -> int | None:
+    """What a control group, in which containers run, leaves; files that it keeps in memory can be dropped."""
+    limit, used = (_text(f"/sys/fs/cgroup/memory.{name}").strip() for name in ("max", "current"))
+    if not (limit.isdigit() and used.isdigit()):
+        return None
+    facts = dict(line.split() for line in _text("/sys/fs/cgroup/memory.stat").splitlines())
+    return max(0, int(limit) - int(used) + int(facts.get("inactive_file", 0)))
+
+
+def _of_process() -> int | None:
+    """What ``ulimit -v`` leaves."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    pages = _text("/proc/self/statm").split()
+    if limit == resource.RLIM_INFINITY or not pages:
+        return None
+    return max(0, limit - int(pages[0]) * resource.getpagesize())
+
+
+def _text(path: str) -> str:
+    """The text of a file; nothing where it cannot be read."""
+    try:
+        with open(path) as file:
+            return file.read()
+    except OSError:
+        return ""

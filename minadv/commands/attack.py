@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from minadv.commands.numbers import count, positive
+from minadv.commands.numbers import count, finite, positive, seed
 from minadv.commands.running import add_run, add_workers, open_for
 from minadv.distances import DISTANCES
 from minadv.tasks.attack import SEARCHES, table
@@ -18,7 +18,7 @@ def add_options(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
     add_workers(parser)
     parser.add_argument(
         "--delta",
-        type=float,
+        type=finite,
         nargs="+",
         help="share of units that may flip; for a language model also one for each layer, 0: no flips in it (default: "
         "the run's own, else 0.03 but at least three units, 0.04 for texts and 0.06 for language models)",
@@ -43,7 +43,7 @@ def add_options(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
         metavar="N",
         help="leave out the exact search if it has more masks",
     )
-    parser.add_argument("--seed", type=count, default=0, metavar="N", help="seed of the random starts")
+    parser.add_argument("--seed", type=seed, default=0, metavar="N", help="seed of the random starts")
 
 
 def work(args: argparse.Namespace) -> None:

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from minadv.backend import choose_device
-from minadv.commands.numbers import amount, count, folder, positive
+from minadv.commands.numbers import amount, epochs, few, folder, many, seed
 from minadv.commands.options import DEVICES
 from minadv.commands.training import train
 from minadv.tasks.family import of_run
@@ -21,17 +21,17 @@ def add_options(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
         "--data-dir", type=folder, metavar="DIR", help="folder of the text, if it is no longer where it was"
     )
     parser.add_argument("--out", metavar="RUN2", help="folder to write (default: RUN-finetuned)")
-    parser.add_argument("--epochs", type=amount, help="number of epochs (default: as many as the run had)")
+    parser.add_argument("--epochs", type=epochs, help="number of epochs (default: as many as the run had)")
     parser.add_argument(
         "--lr", type=amount, help="learning rate (default: the run's, or 30 if it used neither SGD nor ASGD)"
     )
-    parser.add_argument("--patience", type=positive, metavar="N", help="stop after N evaluations without a better one")
-    parser.add_argument("--seed", type=count, metavar="N", help="seed of windows and masks (default: the run's + 1)")
+    parser.add_argument("--patience", type=many, metavar="N", help="stop after N evaluations without a better one")
+    parser.add_argument("--seed", type=seed, metavar="N", help="seed of windows and masks (default: the run's + 1)")
     parser.add_argument(
         "--device", choices=DEVICES, default="auto", help="where to compute; auto: on the GPU if it works"
     )
     parser.add_argument(
-        "--workers", type=positive, metavar="N", help="workers that share each batch (default: all cores, if it pays)"
+        "--workers", type=few, metavar="N", help="workers that share each batch (default: all cores, if it pays)"
     )
 
 

@@ -6,7 +6,7 @@ import argparse
 import shutil
 import textwrap
 
-from minadv.commands.numbers import count, positive, zero_or_more
+from minadv.commands.numbers import many, seed, zero_or_more
 from minadv.data.language import topics
 from minadv.data.vocabulary import EOS
 from minadv.tasks.family import of_run
@@ -16,7 +16,7 @@ from minadv.tasks.run import load
 def add_options(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
     """The options of ``minadv generate``."""
     parser.add_argument("run", metavar="RUN", help="folder of the run")
-    parser.add_argument("--words", type=positive, default=100, metavar="N", help="number of words")
+    parser.add_argument("--words", type=many, default=100, metavar="N", help="number of words")
     parser.add_argument(
         "--temperature",
         type=zero_or_more,
@@ -25,7 +25,7 @@ def add_options(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
         help="the higher, the more random; 0: always the likeliest word",
     )
     parser.add_argument("--prompt", default="", metavar="TEXT", help="words that the text goes on from")
-    parser.add_argument("--seed", type=count, default=0, metavar="N", help="seed that decides the words")
+    parser.add_argument("--seed", type=seed, default=0, metavar="N", help="seed that decides the words")
 
 
 def work(args: argparse.Namespace) -> None:

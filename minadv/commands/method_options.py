@@ -5,7 +5,19 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from minadv.commands.numbers import amount, count, positive, probability, zero_or_more
+from minadv.commands.numbers import (
+    amount,
+    count,
+    epochs,
+    extra,
+    few,
+    finite,
+    many,
+    positive,
+    probability,
+    steps,
+    zero_or_more,
+)
 from minadv.distances import DISTANCES
 from minadv.models.language.noise import PARTS
 from minadv.tasks.methods import VARIANTS
@@ -26,7 +38,7 @@ METHOD: dict[str, dict[str, Any]] = {
         "metavar": "N",
         "help": "recurrent layers that carry the method's mask, counted from 0 (default: all)",
     },
-    "delta": {"type": float, "help": "share of units that may flip (add, last)"},
+    "delta": {"type": finite, "help": "share of units that may flip (add, last)"},
     "budget": {
         "type": count,
         "nargs": "+",
@@ -34,7 +46,7 @@ METHOD: dict[str, dict[str, Any]] = {
         "help": "number of units that may flip, or one number for each layer, 0: no mask on it (add)",
     },
     "adv-steps": {
-        "type": positive,
+        "type": few,
         "default": 1,
         "metavar": "K",
         "help": "number of influence maps in a search (add, last)",
@@ -46,13 +58,13 @@ METHOD: dict[str, dict[str, Any]] = {
         "same price; exact: for small networks",
     },
     "stages": {
-        "type": positive,
+        "type": few,
         "nargs": "*",
         "metavar": "L",
         "help": "relaxed masks of --search relax: L times the budget of units, flipped by 1/L (default: 2)",
     },
     "reselect": {
-        "type": count,
+        "type": extra,
         "metavar": "N",
         "help": "how often --search relax takes the map again, at the whole mask (default: 0)",
     },
@@ -61,13 +73,13 @@ METHOD: dict[str, dict[str, Any]] = {
         "help": "whether --search relax tries the second set of its map too (default: it does)",
     },
     "borrow": {
-        "type": count,
+        "type": extra,
         "metavar": "N",
         "help": "masks of other examples of the batch that --search relax tries (default: 0)",
     },
-    "swaps": {"type": count, "metavar": "N", "help": "exchanges of one unit that --search relax or reselect tries"},
+    "swaps": {"type": extra, "metavar": "N", "help": "exchanges of one unit that --search relax or reselect tries"},
     "tries": {
-        "type": count,
+        "type": extra,
         "metavar": "N",
         "help": "masks that --search random tries, or --search memory beside the one of its map (default: 1)",
     },
@@ -122,8 +134,8 @@ METHOD: dict[str, dict[str, Any]] = {
     },
 }
 STEPS: dict[str, dict[str, Any]] = {
-    "epochs": {"type": amount, "help": "passes over the data"},
-    "train-steps": {"type": positive, "metavar": "N", "help": "number of steps, instead of --epochs"},
+    "epochs": {"type": epochs, "help": "passes over the data"},
+    "train-steps": {"type": steps, "metavar": "N", "help": "number of steps, instead of --epochs"},
     "batch": {"type": positive, "metavar": "B", "help": "examples a step"},
     "unlabelled": {
         "type": count,
@@ -143,7 +155,7 @@ STEPS: dict[str, dict[str, Any]] = {
     "lr-decay": {"type": amount, "metavar": "F", "help": "factor that multiplies the learning rate at every step"},
     "weight-decay": {"type": zero_or_more, "metavar": "W", "help": "weight decay of sgd and asgd"},
     "nonmono": {
-        "type": positive,
+        "type": many,
         "metavar": "N",
         "help": "evaluations that the trigger of asgd looks back (default: 60)",
     },

@@ -9,7 +9,7 @@ import argparse
 from typing import Any
 
 from minadv.commands.method_options import METHOD, STEPS
-from minadv.commands.numbers import count, folder, positive, probability, zero_or_more
+from minadv.commands.numbers import count, few, finite, folder, many, positive, probability, seed, steps, zero_or_more
 from minadv.commands.parsing import tell_defaults
 from minadv.models.stack import CELLS
 from minadv.tasks.family import Family, Preset
@@ -19,7 +19,7 @@ RUN: dict[str, dict[str, Any]] = {
     "out": {"metavar": "RUN", "help": "folder to write (default: runs/TASK-METHOD-seedN)"},
     "resume": {"metavar": "RUN", "help": "go on with a run that was stopped or killed"},
     "seed": {
-        "type": count,
+        "type": seed,
         "default": 0,
         "metavar": "N",
         "help": "seed of the first weights, the order of the data and the masks",
@@ -31,7 +31,7 @@ RUN: dict[str, dict[str, Any]] = {
         "help": "what computes the passes; plain: the readable cells (default: MINADV_ENGINE, then fast)",
     },
     "workers": {
-        "type": positive,
+        "type": few,
         "metavar": "N",
         "help": "workers, threads or processes, that share each batch (default: all cores, if it pays)",
     },
@@ -39,20 +39,20 @@ RUN: dict[str, dict[str, Any]] = {
         "action": "store_true",
         "help": "under mpiexec on GPUs: hand GPU buffers to the MPI library, which must support that",
     },
-    "eval-every": {"type": positive, "metavar": "N", "help": "steps between evaluations (default: an epoch)"},
+    "eval-every": {"type": steps, "metavar": "N", "help": "steps between evaluations (default: an epoch)"},
     "eval-columns": {
         "type": positive,
         "metavar": "N",
         "help": "read validation text in N columns side by side: faster, a slightly higher perplexity",
     },
     "checkpoint-every": {
-        "type": positive,
+        "type": steps,
         "metavar": "N",
         "help": "steps between checkpoints (default: as between evaluations)",
     },
-    "patience": {"type": positive, "metavar": "N", "help": "stop after N evaluations that are no better than the best"},
+    "patience": {"type": many, "metavar": "N", "help": "stop after N evaluations that are no better than the best"},
     "watch-adversary": {
-        "type": positive,
+        "type": many,
         "metavar": "N",
         "help": "every N evaluations, log the share of a stronger search's distance that --search finds (add)",
     },
@@ -86,7 +86,7 @@ MODEL: dict[str, dict[str, Any]] = {
     "cell": {"choices": CELLS, "help": "recurrent cell"},
     "embed": {"type": positive, "metavar": "D", "help": "size of a word's embedding"},
     "hidden": {"type": positive, "metavar": "H", "help": "units a layer"},
-    "layers": {"type": positive, "metavar": "N", "help": "recurrent layers"},
+    "layers": {"type": few, "metavar": "N", "help": "recurrent layers"},
     "readout": {
         "choices": ("clean", "masked"),
         "default": "clean",
@@ -102,7 +102,7 @@ MODEL: dict[str, dict[str, Any]] = {
         "help": "probability of dropping an entry of the embeddings, the same at every step",
     },
     "forget-bias": {
-        "type": float,
+        "type": finite,
         "metavar": "B",
         "help": "first bias of the LSTM's forget gate (default: the task's)",
     },

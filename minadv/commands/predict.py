@@ -3,7 +3,9 @@ r"""``minadv predict``: the class and the probability of each image, or of each 
 from __future__ import annotations
 
 import argparse
+import io
 import sys
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,8 +14,10 @@ import numpy as np
 
 from minadv.backend import Array
 from minadv.base.checks import expect_shape
+from minadv.base.errors import DataError
 from minadv.commands.numbers import positive
 from minadv.commands.running import add_run, add_workers
+from minadv.data.files import bounded, content, expect_no_nul
 from minadv.tasks.family import of_run
 from minadv.tasks.run import Run, load, open_run
 from minadv.training.parallel.inference import alone
@@ -72,8 +76,10 @@ def read_images(path: Path, run: Run) -> Array:
     from minadv.data.images.sequences import sequences
 
     try:
-        images = np.load(path, allow_pickle=False)
-    except (OSError, ValueError) as error:
+        images = np.load(io.BytesIO(content(path)), allow_pickle=False)
+    except DataError:
+        raise
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, MemoryError) as error:  # the last: of a false header
         raise ValueError(f"cannot read {path} as an array: {error}") from error
     about = run.config["about"]
     if "images" not in about:
@@ -95,7 +101,7 @@ def of_texts(args: argparse.Namespace) -> Iterator[str]:
     if args.units is not None and not args.explain:
         raise ValueError(f"--units is {args.units} without --explain, which it belongs to: give both or neither")
     where = "standard input" if args.images is None else args.images
-    lines = read_lines(sys.stdin.buffer.read() if args.images is None else Path(args.images).read_bytes(), where)
+    lines = read_lines(bounded(sys.stdin.buffer, where) if args.images is None else content(Path(args.images)), where)
     if args.explain:
         yield from explained(run, lines, args.units or UNITS)
         return
@@ -103,10 +109,11 @@ def of_texts(args: argparse.Namespace) -> Iterator[str]:
         yield f"{run.classes[p.argmax()]}\t{p.max():.4f}"
 
 
-def read_lines(content: bytes, where: str) -> list[str]:
+def read_lines(held: bytes, where: str) -> list[str]:
     """The texts, one a line; the ValueError for a line that is not UTF-8 or has no words says its number."""
+    expect_no_nul(held, where)
     lines = []
-    for n, line in enumerate(content.removeprefix(b"\xef\xbb\xbf").splitlines(), 1):
+    for n, line in enumerate(held.removeprefix(b"\xef\xbb\xbf").splitlines(), 1):
         try:
             lines.append(line.decode())
         except UnicodeDecodeError as error:

@@ -26,4 +26,6 @@ def add_workers(parser: argparse.ArgumentParser) -> None:
 def open_for(verb: str, args: argparse.Namespace) -> tuple[Run, Any]:
     """A run with its data, and its family's function for a command; RunError, before data are read, if it has none."""
     function = of_run(args.run).can(verb, args.run)
-    return open_run(args.run, args.data_dir), function
+    run = open_run(args.run, args.data_dir)
+    run.expect_finite(run.params)
+    return run, function

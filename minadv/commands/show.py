@@ -34,6 +34,7 @@ def work(args: argparse.Namespace) -> None:
     from minadv import plots
 
     run = open_run(args.run, args.data_dir)
+    run.expect_finite(run.params)
     out = Path(args.out or run.path or ".")
     out.mkdir(parents=True, exist_ok=True)
     figures = {

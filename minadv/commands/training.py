@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,11 @@ from minadv.backend import choose_device
 from minadv.base import launch
 from minadv.tasks.fit import Plan, is_finished, plan, plan_resumed
 from minadv.tasks.methods import expect_used
+from minadv.tasks.schema import read_config
 from minadv.training.loop import Interrupted
 from minadv.training.memory import Table
 from minadv.training.parallel.members import WorkerError
-from minadv.training.runs.folder import CONFIG, expect_free, how_to_resume, read_config
+from minadv.training.runs.folder import CONFIG, expect_free, how_to_resume
 
 
 def say(text: str) -> None:
@@ -58,10 +60,12 @@ def train(planned: Plan, args: argparse.Namespace) -> None:
     if isinstance(remembered, Table):
         say(f"the search remembers {len(remembered.d):,} examples in {remembered.nbytes / 1e6:.3g} MB")
     say(f"device: {planned.device.why}")
+    if planned.needs is not None:
+        say(str(planned.needs))
     assert planned.out is not None
     with resumable(planned.out):
         aware = getattr(args, "cuda_aware_mpi", None) or None
-        run = planned.train(workers=args.workers, cuda_aware_mpi=aware, on_evaluation=tell)
+        run = planned.train(workers=args.workers, cuda_aware_mpi=aware, on_evaluation=tell, on_step_time=tell_time)
     if launch.this_process().rank == 0:
         print(planned.family.report(run, planned.device))
 
@@ -80,6 +84,12 @@ def tell(record: dict[str, Any]) -> None:
     if "adversary" in record:
         parts.append(f"adversary {record['adversary']['share']:.2f} of a stronger one")
     say(f"step {record['step']}, epoch {record['epoch']:.2f}: {', '.join(parts)}")
+
+
+def tell_time(seconds: float, left: int) -> None:
+    """Print how long a step takes, unless a progress bar shows it."""
+    if not sys.stderr.isatty():
+        say(f"{seconds:.2g} s a step: about {timedelta(seconds=round(seconds * left))} for the {left:,} that are left")
 
 
 @contextmanager

@@ -15,6 +15,7 @@ import hashlib
 import os
 import sys
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -190,7 +191,9 @@ def check(name: str, data_dir: str | Path | None = None) -> list[Checked]:
             results.append(_check_plain(name, file, path))
         else:
             kind, expected = checksum.split(":")
-            digest = hashlib.new(kind, path.read_bytes(), usedforsecurity=False).hexdigest()
+            with path.open("rb") as stored:
+                new = partial(hashlib.new, kind, usedforsecurity=False)
+                digest = hashlib.file_digest(stored, new).hexdigest()
             says = f"{kind} as published" if digest == expected else f"{kind} is {digest}, expected {expected}"
             results.append(Checked(file, path, digest == expected, says))
     return results
@@ -200,7 +203,8 @@ def _check_plain(name: str, file: str, path: Path) -> Checked:
     """Check a file that is not compressed: by the SHA-256 of its content if that is known, else by its idx format."""
     expected = REMOTES[name].contents.get(file)
     if expected is not None:
-        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        with path.open("rb") as stored:
+            digest = hashlib.file_digest(stored, "sha256").hexdigest()
         says = "as expected" if digest == expected else f"is {digest}, expected {expected}"
         return Checked(file, path, digest == expected, f"sha256 of the plain file {says}")
     if "-idx" not in file:

@@ -1,14 +1,27 @@
-r"""The content of files, plain or compressed by gzip, and the text of those that hold UTF-8."""
+r"""The content of files, plain or compressed by gzip, and the text of those that hold UTF-8.
+
+Files are read in pieces, and no further than `LIMIT`: a few bytes of gzip can stand for more than any memory holds, and
+a device such as ``/dev/zero`` has no end.
+"""
 
 from __future__ import annotations
 
 import gzip
 import zlib
 from pathlib import Path
+from typing import Protocol
 
 from minadv.base.errors import DataError
 
 _GZIP = b"\x1f\x8b"
+_PIECE = 2**20
+LIMIT = 2**31  # bytes of one file, unpacked
+
+
+class Readable(Protocol):
+    """Whatever bytes can be read from, so many at a time."""
+
+    def read(self, size: int, /) -> bytes: ...
 
 
 def expect_folder(path: Path) -> None:
@@ -22,22 +35,40 @@ def expect_folder(path: Path) -> None:
 def content(path: Path) -> bytes:
     """The bytes of a file, decompressed if they begin as gzip does, whatever the file is called."""
     try:
-        stored = path.read_bytes()
-    except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror}") from error
-    if not stored.startswith(_GZIP):
-        if path.suffix == ".gz":
-            raise DataError(f"{path} is not a gzip file: it begins with {stored[:4]!r}, expected {_GZIP!r}")
-        return stored
-    try:
-        return gzip.decompress(stored)
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        with path.open("rb") as file:
+            begins = file.peek(4)[:4]  # a pipe cannot go back to its beginning
+            if begins.startswith(_GZIP):
+                with gzip.open(file) as unpacked:
+                    return bounded(unpacked, path)
+            if path.suffix == ".gz":
+                raise DataError(f"{path} is not a gzip file: it begins with {begins!r}, expected {_GZIP!r}")
+            return bounded(file, path)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:  # the last is an OSError
         raise DataError(f"{path} is a corrupt gzip file: {error}") from error
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def bounded(file: Readable, where: str | Path) -> bytes:
+    """All bytes of an open file, read in pieces; raises DataError if there are more than `LIMIT`."""
+    held = bytearray()
+    while piece := file.read(_PIECE):
+        held += piece
+        if len(held) > LIMIT:
+            raise DataError(f"{where} holds more than {LIMIT >> 20:,} MiB, unpacked: expected no more")
+    return bytes(held)
+
+
+def expect_no_nul(held: bytes, where: str | Path) -> None:
+    """Raise DataError for a byte 0, which no text has and which some programs take for its end."""
+    if (at := held.find(0)) >= 0:
+        raise DataError(f"{where} holds a NUL byte at offset {at}, expected text: remove it, with tr -d '\\000' say")
 
 
 def text(path: Path) -> str:
     """The text of a UTF-8 file, without the mark that some editors put at its beginning."""
     stored = content(path)
+    expect_no_nul(stored, path)
     try:
         return stored.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as error:

@@ -18,12 +18,13 @@ import numpy.typing as npt
 
 from minadv import layers
 from minadv.backend import Array, namespace
-from minadv.base.checks import expect_choice, expect_shape
+from minadv.base.checks import expect_shape
 from minadv.base.initial import glorot
+from minadv.base.numbers import Few, Probability, Size, Two
 from minadv.base.shared_draws import Rng
 from minadv.distances import Distance
-from minadv.masks import bernoulli, expect_probability, scale
-from minadv.models import stack
+from minadv.masks import bernoulli, scale
+from minadv.models import sizes, stack
 from minadv.models.comparing import compare_heads, step_weights
 from minadv.models.sequences import Batch as Batch
 from minadv.models.stack import Buffered
@@ -64,31 +65,22 @@ class Classifier(Buffered):
     forward pass (`minadv.fast.remat`).
     """
 
-    n_in: int
-    n_hidden: int
-    n_classes: int
+    n_in: Size
+    n_hidden: Size
+    n_classes: Two
     cell: str = "lstm"
-    n_layers: int = 1
+    n_layers: Few = 1
     readout: Literal["clean", "masked"] = "clean"
     steps: Literal["last", "all"] = "last"
-    input_dropout: float = 0.0
+    input_dropout: Probability = 0.0
     leak: Literal["clean", "masked"] = "clean"
     remat: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
         stack.by_name(self.cell)
-        expect_choice("readout", self.readout, ("clean", "masked"))
-        expect_choice("steps", self.steps, ("last", "all"))
-        expect_choice("leak", self.leak, ("clean", "masked"))
         if self.leak == "masked" and self.cell != "gru":
             raise ValueError(f'leak="masked" is an option of the GRU, and cell is "{self.cell}"')
-        expect_probability(self.input_dropout)
-        for name in ("n_in", "n_hidden", "n_layers"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}, expected at least 1")
-        if self.n_classes < 2:
-            raise ValueError(f"n_classes is {self.n_classes}, expected at least 2")
 
     @property
     def sites(self) -> tuple[Site, ...]:
@@ -99,6 +91,20 @@ class Classifier(Buffered):
     def n_inputs(self) -> int:
         return self.n_in
 
+    @property
+    def _layers(self) -> list[tuple[int, int]]:
+        return sizes.alike(self.n_in, self.n_hidden, self.n_layers)
+
+    @property
+    def n_params(self) -> int:
+        """The number of parameters."""
+        return sizes.parameters(self.cell, self._layers) + (self.n_hidden + 1) * self.n_classes
+
+    @property
+    def n_kept(self) -> int:
+        """Numbers that a pass keeps of each step of an example; with ``remat`` its inputs and few of its states."""
+        return sum(I + H for I, H in self._layers) if self.remat else sizes.kept(self.cell, self._layers)
+
     def valid(self, batch: Batch) -> Array:
         xp = namespace(batch.x)
         return xp.ones(batch.x.shape[:2], dtype=bool) if batch.valid is None else batch.valid
@@ -106,9 +112,8 @@ class Classifier(Buffered):
     def init(self, rng: np.random.Generator, *, dtype: npt.DTypeLike = np.float32) -> Params:
         """Initial parameters, drawn on the host."""
         module = stack.by_name(self.cell)
-        sizes = [self.n_in] + [self.n_hidden] * (self.n_layers - 1)
         return Params(
-            cells=tuple(module.init(rng, size, self.n_hidden, dtype=dtype) for size in sizes),
+            cells=tuple(module.init(rng, I, H, dtype=dtype) for I, H in self._layers),
             V=glorot(rng, self.n_hidden, self.n_classes, dtype),
             b=np.zeros(self.n_classes, dtype),
         )

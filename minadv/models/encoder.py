@@ -23,9 +23,9 @@ import numpy.typing as npt
 from minadv.backend import Array, namespace, same_place, to_host
 from minadv.base import shared_draws
 from minadv.base.checks import expect_floating, expect_shape
+from minadv.base.numbers import Few, Finite, Probability, Size, Two
 from minadv.base.shared_draws import Rng
-from minadv.masks import expect_probability
-from minadv.models import classifier, stack
+from minadv.models import classifier, sizes, stack
 from minadv.models.stack import Buffered
 from minadv.protocol import ModelGrads, Site
 from minadv.words import embedding
@@ -64,24 +64,20 @@ class Encoder(Buffered):
     vocabulary, and lie on the device of the parameters. ``forget_bias`` is the initial bias of an LSTM's forget gate.
     """
 
-    n_words: int
-    n_embedding: int
-    n_hidden: int
+    n_words: Two
+    n_embedding: Size
+    n_hidden: Size
     _: KW_ONLY
     cell: str = "lstm"
-    n_layers: int = 1
-    embedding_dropout: float = 0.5
+    n_layers: Few = 1
+    embedding_dropout: Probability = 0.5
     normalise: bool = True
-    forget_bias: float = 0.0
+    forget_bias: Finite = 0.0
     frequencies: Array | None = field(default=None, repr=False, compare=False, metadata={"config": False})
 
     def __post_init__(self) -> None:
         super().__post_init__()
         stack.by_name(self.cell)
-        expect_probability(self.embedding_dropout)
-        for name, least in (("n_words", 2), ("n_embedding", 1), ("n_hidden", 1), ("n_layers", 1)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} is {getattr(self, name)}, expected at least {least}")
         if self.frequencies is not None:
             _expect_frequencies(self.frequencies, self.n_words)
 
@@ -93,13 +89,27 @@ class Encoder(Buffered):
     def n_inputs(self) -> int:
         return self.n_embedding
 
+    @property
+    def _layers(self) -> list[tuple[int, int]]:
+        return sizes.alike(self.n_embedding, self.n_hidden, self.n_layers)
+
+    @property
+    def n_params(self) -> int:
+        """The number of parameters, without those of a head."""
+        return self.n_words * self.n_embedding + sizes.parameters(self.cell, self._layers)
+
+    @property
+    def n_kept(self) -> int:
+        """Numbers that a pass keeps of each step of an example, embeddings once more among them."""
+        return self.n_embedding + sizes.kept(self.cell, self._layers)
+
     def encoder_init(self, rng: np.random.Generator, dtype: npt.DTypeLike) -> Params:
         """Embeddings uniform on (-1, 1), cells as their modules initialise them; drawn on the host."""
         options = {"forget_bias": self.forget_bias} if self.cell == "lstm" else {}
         module = stack.by_name(self.cell)
         E = rng.uniform(-1, 1, (self.n_words, self.n_embedding)).astype(dtype)
-        sizes = [self.n_embedding] + [self.n_hidden] * (self.n_layers - 1)
-        return Params(E, tuple(module.init(rng, size, self.n_hidden, dtype=dtype, **options) for size in sizes))
+        cells = (module.init(rng, I, H, dtype=dtype, **options) for I, H in self._layers)
+        return Params(E, tuple(cells))
 
     def noise(self, rng: Rng, batch: Any) -> Noise | None:
         if self.embedding_dropout == 0:

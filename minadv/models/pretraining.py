@@ -31,6 +31,7 @@ from minadv import layers
 from minadv.backend import Array, namespace, to_host
 from minadv.base.checks import expect_shape
 from minadv.base.initial import glorot
+from minadv.base.numbers import Size
 from minadv.base.shared_draws import Rng
 from minadv.base.trees import leaves
 from minadv.distances import Distance
@@ -81,15 +82,25 @@ class TextLM(Encoder):
     Candidates are drawn from ``frequencies`` too.
     """
 
-    n_candidates: int = 1024
+    n_candidates: Size = 1024
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 1 <= self.n_candidates < self.n_words:
+        if self.n_candidates >= self.n_words:
             raise ValueError(
                 f"n_candidates is {self.n_candidates}, expected 1 to {self.n_words - 1}, fewer than n_words: "
                 "give the targets without candidates for the whole vocabulary"
             )
+
+    @property
+    def n_params(self) -> int:
+        """The number of parameters."""
+        return super().n_params + self.n_words * (self.n_hidden + 1)
+
+    @property
+    def n_kept(self) -> int:
+        """Numbers that a pass keeps of each step of an example: the logits of its candidates too."""
+        return super().n_kept + 2 * self.n_candidates
 
     def valid(self, batch: LMBatch) -> Array:
         return namespace(batch.tokens).ones(batch.tokens.shape, dtype=bool)  # type: ignore[no-any-return]

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from minadv import fast
 from minadv.backend import Array
 from minadv.base.checks import expect_choice
+from minadv.base.schema import expect_fields
 from minadv.fast import CELLS as CELLS
 from minadv.fast import ENGINES as ENGINES
 from minadv.fast import Engine, Workspace
@@ -41,8 +42,7 @@ class Buffered:
     buffers: Workspace | None = field(default=None, kw_only=True, repr=False, compare=False, metadata={"config": False})
 
     def __post_init__(self) -> None:
-        if self.engine is not None:
-            expect_choice("engine", self.engine, ENGINES)
+        expect_fields(self)
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()

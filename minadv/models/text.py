@@ -23,8 +23,9 @@ import numpy.typing as npt
 
 from minadv import layers
 from minadv.backend import Array, namespace
-from minadv.base.checks import expect_choice, expect_shape
+from minadv.base.checks import expect_shape
 from minadv.base.initial import glorot
+from minadv.base.numbers import Size, Two
 from minadv.distances import Distance
 from minadv.models import encoder
 from minadv.models.comparing import compare_heads, step_weights
@@ -87,20 +88,21 @@ class TextClassifier(Encoder):
     number of steps, from the end, through which gradients go (the paper: 400; None: all).
     """
 
-    n_classes: int = 2
-    n_relu: int = 30
+    n_classes: Two = 2
+    n_relu: Size = 30
     output: Literal["softmax", "sigmoid"] = "softmax"
-    truncate: int | None = None
+    truncate: Size | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        expect_choice("output", self.output, ("softmax", "sigmoid"))
-        if self.n_classes < 2 or (self.output == "sigmoid" and self.n_classes != 2):
-            few = "2, for the sigmoid" if self.output == "sigmoid" else "at least 2"
-            raise ValueError(f"n_classes is {self.n_classes}, expected {few}")
-        for name in ("n_relu", "truncate"):
-            if getattr(self, name) is not None and getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}, expected at least 1")
+        if self.output == "sigmoid" and self.n_classes != 2:
+            raise ValueError(f"n_classes is {self.n_classes}, expected 2, for the sigmoid")
+
+    @property
+    def n_params(self) -> int:
+        """The number of parameters."""
+        n_out = 1 if self.output == "sigmoid" else self.n_classes
+        return super().n_params + (self.n_hidden + 1) * self.n_relu + (self.n_relu + 1) * n_out
 
     def valid(self, batch: TextBatch) -> Array:
         if batch.valid is None:

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from minadv import regularizers, searches
+from minadv.base.schema import expect_type, hints
 from minadv.models.classifier import Classifier
 from minadv.models.language.model import LanguageModel
 from minadv.models.pretraining import TextLM
@@ -71,14 +72,11 @@ def build(value: Any, name: str = "config") -> Any:
         parts = {key: build(item, f"{name}.{key}") for key, item in value.items() if key != "kind"}
         if "kind" not in value:
             return parts
-        if value["kind"] not in KINDS:
+        if not isinstance(value["kind"], str) or value["kind"] not in KINDS:
             raise ConfigError(f"{name} is of kind {value['kind']!r}, expected one of {', '.join(sorted(KINDS))}")
         if value["kind"] == "AdD":
             parts = with_search(parts)
-        try:
-            return KINDS[value["kind"]](**parts)
-        except TypeError as error:
-            raise ConfigError(f"{name} does not fit {value['kind']}: {error}") from error
+        return _record(KINDS[value["kind"]], parts, name)
     if isinstance(value, list):
         return tuple(build(item, f"{name}[{n}]") for n, item in enumerate(value))
     return value
@@ -96,9 +94,25 @@ def build_model(config: dict[str, Any]) -> Any:
     return build(described, "model")
 
 
+def _record(kind: type, parts: dict[str, Any], name: str) -> Any:
+    """A record whose fields have been checked: names, types and ranges, before it is made."""
+    types = hints(kind)
+    for field, value in parts.items():
+        if field in types:
+            expect_type(f"{name}.{field}", value, types[field])
+    try:
+        return kind(**parts)
+    except TypeError as error:
+        raise ConfigError(f"{name} does not fit {kind.__name__}: {error}") from error
+    except ValueError as error:
+        raise ConfigError(f"{name}: {error}") from error
+
+
 def build_recipe(described: dict[str, Any]) -> Recipe:
     """A recipe from a run's configuration."""
-    return Recipe(**{name: build(value, f"recipe.{name}") for name, value in described.items()})
+    parts = {name: build(value, f"recipe.{name}") for name, value in described.items()}
+    recipe: Recipe = _record(Recipe, parts, "recipe")
+    return recipe
 
 
 def describe_recipe(recipe: Recipe) -> dict[str, Any]:
@@ -127,6 +141,9 @@ def with_search(given: dict[str, Any]) -> dict[str, Any]:
     former = {name: given[name] for name in SEARCH_OPTIONS if name in given}
     if not former and not isinstance(given.get("search"), str):
         return given
-    options = {"adv_steps": 1, **former, **(former.get("rule_options") or {})}
+    more = former.pop("rule_options", None) or {}
+    if not isinstance(more, Mapping):
+        raise ConfigError(f"rule_options is {more!r}, expected a table of values by name")
+    options = {"adv_steps": 1, **former, **more}
     others = {name: value for name, value in given.items() if name not in SEARCH_OPTIONS}
     return {**others, "search": searches.by_name(given.get("search", "greedy"), **options)}

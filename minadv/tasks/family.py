@@ -61,6 +61,9 @@ class Family:
     kind: str
     model: type
     data: type
+    task: type  # whose annotations are the types of the settings
+    config: type  # a TypedDict: what a configuration says beside `minadv.tasks.schema.Common` and the settings
+    described: type  # a TypedDict: how ``about`` describes data that the command line has found
     presets: Mapping[str, Preset]
     metrics: tuple[str, ...]  # of an evaluation; reports on a run tell the first one
 

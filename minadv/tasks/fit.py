@@ -16,21 +16,23 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from minadv import fast
 from minadv.backend import Device, DeviceName, choose_device
+from minadv.base.numbers import Epochs, Few, Seed
+from minadv.base.schema import expect_type
 from minadv.models.stack import Buffered
 from minadv.regularizers import Plain, Regularizer
 from minadv.tasks import config as configs
 from minadv.tasks.config import build, build_model, build_recipe, describe, describe_recipe
 from minadv.tasks.family import Family, of_kind, of_model
+from minadv.tasks.needs import Needs, needs_of
 from minadv.tasks.run import Run, blank, moved, open_data, opened
+from minadv.tasks.schema import expect_settings, precision, read_config
 from minadv.training.loop import Recipe
 from minadv.training.memory import Table
 from minadv.training.parallel.choose import same_workers
 from minadv.training.runs import checkpoints, folder
-from minadv.training.runs.folder import RunError, kind_of, read_config, run_task
+from minadv.training.runs.folder import RunError, kind_of, run_task
 from minadv.training.task import Task
 
 
@@ -49,6 +51,7 @@ class Plan:
     out: Path | None
     resume: bool
     workers: int | None = None
+    needs: Needs | None = None  # None for a model that does not tell its sizes
 
     def train(
         self,
@@ -57,8 +60,10 @@ class Plan:
         cuda_aware_mpi: bool | None = None,
         progress: bool = True,
         on_evaluation: Any = None,
+        on_step_time: Any = None,
     ) -> Run:
         """Train to the end of the recipe; the arguments are those of `fit`."""
+        expect_type("workers", workers, Few | None)
         state, records = run_task(
             self.task,
             self.recipe,
@@ -72,6 +77,7 @@ class Plan:
             title=type(getattr(self.task, "regularizer", self.model)).__name__,
             progress=progress,
             on_evaluation=on_evaluation,
+            on_step_time=on_step_time,
         )
         config = self.config if self.out is None else read_config(self.out)
         return opened(self.model, state, self.recipe, config, records, self.out, self.data)
@@ -129,6 +135,8 @@ def plan(
     described in `minadv.tasks.text.family`, `minadv.tasks.pretrain.family` and `minadv.tasks.language.family`.
     """
     family, about = of_model(model), dict(about or {})
+    expect_type("seed", seed, Seed)
+    expect_type("epochs", epochs, Epochs | None)
     if isinstance(model, Buffered) and model.engine in (None, "fast"):
         model = replace(model, engine=_engine(model.engine, Path(out) if out is not None and resume else None))
     if not isinstance(data, family.data):
@@ -159,7 +167,8 @@ def plan(
         theirs = read_config(path)
         if kind_of(theirs) == family.kind:
             family.expect_data(theirs, data, str(path))
-    return Plan(family, model, data, task, made, seed, chosen, config, path, resume)
+    needs = needs_of(task, made, config["dtype"], chosen)
+    return Plan(family, model, data, task, made, seed, chosen, config, path, resume, needs=needs)
 
 
 def _engine(asked: str | None, run: Path | None) -> Any:
@@ -219,7 +228,8 @@ def plan_resumed(
         )
     config = {**config, **family.identify(data)}
     recipe, workers = build_recipe(config["recipe"]), same_workers(config, chosen)
-    return Plan(family, model, data, task, recipe, seed, chosen, config, path, True, workers)
+    needs = needs_of(task, recipe, config["dtype"], chosen)
+    return Plan(family, model, data, task, recipe, seed, chosen, config, path, True, workers, needs)
 
 
 def is_finished(run: str | Path) -> bool:
@@ -239,7 +249,8 @@ def make_task(
 ) -> tuple[Task, dict[str, Any]]:
     """The task of a family, and what its configuration says of it beside the settings."""
     if "dtype" in settings:
-        settings["dtype"] = str(np.dtype(settings["dtype"]))
+        settings["dtype"] = precision(settings["dtype"])
+    expect_settings(family, settings)
     task, more = family.make_task(model, data, regularizer=regularizer, seed=seed, device=device, **settings)
     carry = task.first_carry()
     if isinstance(carry, Table):  # so that checkpoints can be read without the data

@@ -14,6 +14,7 @@ data from others, so that resuming or evaluating it on other data is an error.
 from __future__ import annotations
 
 import hashlib
+import math
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -25,11 +26,13 @@ from minadv.base.trees import leaves
 from minadv.data.vocabulary import Vocabulary
 from minadv.tasks.config import build, build_model, build_recipe
 from minadv.tasks.family import Family, of_kind
-from minadv.training.loop import Recipe, State, weights
+from minadv.tasks.needs import expect_loadable
+from minadv.tasks.schema import read_config, vocabulary_of
+from minadv.training.loop import Recipe, State, TrainingError, weights
 from minadv.training.memory import Table
 from minadv.training.parallel.inference import ask_for
 from minadv.training.runs import folder
-from minadv.training.runs.folder import Blank, RunError, kind_of, read_config
+from minadv.training.runs.folder import Blank, RunError, kind_of
 
 
 @dataclass(frozen=True)
@@ -77,8 +80,16 @@ class Run:
         """
         data = data or self.data or open_data(self.config, self.path)
         chosen = device if isinstance(device, Device) else choose_device(device)
+        params = self.last if last else self.params
+        self.expect_finite(params)
         with ask_for(workers):
-            return self.family.evaluate(self, data, part, self.last if last else self.params, chosen, **how)
+            metrics = self.family.evaluate(self, data, part, params, chosen, **how)
+        for name, value in metrics.items():
+            if isinstance(value, float) and math.isnan(value):
+                raise TrainingError(
+                    f"{self.path or 'the run'}: the {part} {name} is NaN, although all weights are finite"
+                )
+        return metrics
 
     def test(self, data: Any = None, *, workers: int | None = None) -> dict[str, Any]:
         """Mean NLL, and error in per cent or perplexity, on the test part."""
@@ -86,13 +97,21 @@ class Run:
 
     def predict(self, given: Any, *, workers: int | None = None) -> Array:
         """Class probabilities (N, C) of sequences ``(N, T, I)``, or of a list of texts."""
+        self.expect_finite(self.params)
         with ask_for(workers):
             probabilities: Array = self.family.can("predict", self.path)(self, given)
         return probabilities
 
     def generate(self, words: int, **how: Any) -> Any:
         """Words that a language model puts after a prompt; see `minadv.tasks.language.generation.generate`."""
+        self.expect_finite(self.params)
         return self.family.can("generate", self.path)(self, words, **how)
+
+    def expect_finite(self, params: Any) -> None:
+        """Raise TrainingError, which names them, if any weights are not finite: nothing can be asked of such a run."""
+        bad = [name for name, a in leaves(params) if a.dtype.kind == "f" and not bool(np.isfinite(a).all())]
+        if bad:
+            raise TrainingError(f"{self.path or 'the run'} has weights that are not finite ({', '.join(bad)})")
 
 
 def load(run: str | Path, data: Any = None) -> Run:
@@ -100,10 +119,11 @@ def load(run: str | Path, data: Any = None) -> Run:
     path = Path(run)
     config = read_config(path)
     family, recipe = of_kind(kind_of(config), path), build_recipe(config["recipe"])
+    expect_loadable(build(config["model"], "model"), recipe, config["dtype"])
     state = folder.restore(path, blank(config), recipe)
     if data is not None:
         family.expect_data(config, data, str(path))
-    records = folder.records(path, state.step)
+    records = folder.records(path, state.step, family.metrics)
     return opened(build_model(config), state, recipe, config, records, path, data)
 
 
@@ -161,13 +181,3 @@ def digest(params: Any) -> str:
     for name, leaf in leaves(to_host(params)):
         found.update(f"{name} {leaf.dtype} {leaf.shape}".encode() + np.ascontiguousarray(leaf).tobytes())
     return found.hexdigest()
-
-
-def vocabulary_of(config: dict[str, Any]) -> Vocabulary:
-    """The vocabulary in a run's configuration: that of a language model is a string of words, without their counts."""
-    held = config["vocabulary"]
-    if isinstance(held, str):
-        words = tuple(held.split(" "))
-        return Vocabulary(words, np.zeros(len(words), np.int64), "lines")
-    counts = np.array(held["counts"].split(" "), dtype=np.int64)
-    return Vocabulary(tuple(held["words"].split(" ")), counts, held["split"])

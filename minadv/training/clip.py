@@ -11,7 +11,6 @@ own are several clips, one after the other.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
@@ -19,7 +18,8 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 
 from minadv.backend import Array, namespace
-from minadv.base.checks import expect_choice
+from minadv.base.numbers import Positive
+from minadv.base.schema import expect_fields, expect_type
 from minadv.base.trees import leaves, tree_map
 
 Tree = TypeVar("Tree")
@@ -29,14 +29,13 @@ Tree = TypeVar("Tree")
 class Clip:
     """A clip as one value: the limit, how it is meant, and the group it holds for."""
 
-    limit: float
+    limit: Positive
     how: Literal["norm", "value"] = "norm"
     only: tuple[str, ...] | None = None
     but: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        expect_choice("how", self.how, ("norm", "value"))
-        _expect_limit(self.limit)
+        expect_fields(self)
 
     def __call__(self, grads: Tree) -> tuple[Tree, Array | None]:
         """The clipped gradients, and the group's norm before clipping; None where values are cut, which needs none."""
@@ -110,5 +109,4 @@ def choose(tree: Any, *, only: Iterable[str] | None = None, but: Iterable[str] =
 
 
 def _expect_limit(limit: float) -> None:
-    if not 0 < limit < math.inf:
-        raise ValueError(f"limit is {limit}, expected a positive number")
+    expect_type("limit", limit, Positive)

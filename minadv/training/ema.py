@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from minadv.base.numbers import Decay
+from minadv.base.schema import expect_fields
 from minadv.base.trees import tree_map
 
 
@@ -29,12 +31,11 @@ class EMA:
     initial weights within a few updates, as TensorFlow does when it is told the number of updates.
     """
 
-    decay: float = 0.999
+    decay: Decay = 0.999
     warm: bool = False
 
     def __post_init__(self) -> None:
-        if not 0 <= self.decay < 1:
-            raise ValueError(f"decay is {self.decay}, expected a number in [0, 1)")
+        expect_fields(self)
 
     def init(self, params: Any) -> EMAState:
         """The weights themselves."""

@@ -8,6 +8,7 @@ same bits as one that was not.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -17,6 +18,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from minadv.backend import same_place
+from minadv.base.errors import NotFiniteError
+from minadv.base.numbers import Many, Steps, ZeroOrMore
+from minadv.base.schema import expect_fields
 from minadv.base.trees import tree_map
 from minadv.training import watch
 from minadv.training.clip import Clip
@@ -47,34 +51,24 @@ class Recipe:
     step's number.
     """
 
-    steps: int
-    optimizer: Any = field(default_factory=lambda: Adam(1e-3))
+    steps: Steps
+    optimizer: Optimizer = field(default_factory=lambda: Adam(1e-3))
     clip: Clip | None = field(default_factory=lambda: Clip(1.0))
     lr_schedule: Schedule = field(default_factory=Constant)
     step_schedule: Schedule = field(default_factory=Constant)
-    weight: float = 1.0  # of the regularizer
+    weight: ZeroOrMore = 1.0  # of the regularizer
     weight_schedule: Schedule = field(default_factory=Constant)
     ema: EMA | None = None  # evaluate with averaged weights
-    eval_every: int | None = None  # default: an epoch
+    eval_every: Steps | None = None  # default: an epoch
     eval_first: bool = False  # also before the first step, for weights that are good already
-    checkpoint_every: int | None = None  # default: as often as evaluations
-    keep: int = 3  # checkpoints
+    checkpoint_every: Steps | None = None  # default: as often as evaluations
+    keep: Many = 3  # checkpoints
     monitor: str = "error"  # the validation metric that chooses the best weights
-    patience: int | None = None  # stop after this many evaluations that are no better than the best
-    watch_adversary: int | None = None  # log the strength of AdD's search at every so many evaluations
+    patience: Many | None = None  # stop after this many evaluations that are no better than the best
+    watch_adversary: Many | None = None  # log the strength of AdD's search at every so many evaluations
 
     def __post_init__(self) -> None:
-        for name, least in (
-            ("steps", 1),
-            ("eval_every", 1),
-            ("checkpoint_every", 1),
-            ("keep", 1),
-            ("patience", 1),
-            ("watch_adversary", 1),
-        ):
-            value = getattr(self, name)
-            if value is not None and value < least:
-                raise ValueError(f"{name} is {value}, expected at least {least}")
+        expect_fields(self)
 
 
 @dataclass(frozen=True)
@@ -116,7 +110,10 @@ def advance(task: Task, recipe: Recipe, state: State, workers: Workers) -> tuple
     rate = recipe.lr_schedule(epoch) * recipe.step_schedule(state.step) * task.rate(state.step)
     with np.errstate(all="ignore"):  # what is not finite is found here, and named, before it can reach a checkpoint
         carry = handed(task, state.carry, state.step)
-        done = workers.step(state.params, state.step, weight=weight, carry=carry)
+        try:
+            done = workers.step(state.params, state.step, weight=weight, carry=carry)
+        except NotFiniteError as error:
+            raise TrainingError(f"{error.args[0]} (at step {state.step})") from error
         nll, value, grads = done.nll, done.value, done.grads
         expect_finite(state.step, "the gradient", grads)
         if recipe.clip is not None:
@@ -186,13 +183,16 @@ def train(
     title: str = "",
     progress: bool = True,
     on_evaluation: Callable[[dict[str, Any]], None] | None = None,
+    on_step_time: Callable[[float, int], None] | None = None,
     workers: Workers | None = None,
     resumed: log.Record | None = None,
 ) -> tuple[State, list[dict[str, Any]]]:
     """Train to the end, from the newest checkpoint of ``run`` if it has one; returns the last state and the records.
 
     Without ``run`` nothing is written; ``progress=False`` shows no bar; ``workers`` computes the steps (default: this
-    process alone); of several processes that run this loop, its chief evaluates, writes and calls ``on_evaluation``.
+    process alone); of several processes that run this loop, its chief evaluates, writes and calls ``on_evaluation``,
+    and once, after the second step, ``on_step_time`` with its seconds and the number of steps left: the first step also
+    loads and compiles.
     ``resumed``, the record of a run that goes on, is logged with the step unless there is nothing left to do.
     Raises TrainingError where a number is not finite, Interrupted on Ctrl-C, after saving.
     """
@@ -205,11 +205,9 @@ def train(
     if saved is not None and run is not None:
         restored, _ = checkpoints.load(saved, like=state)
         state = _to_place_of(restored, state)
+    if run is not None:
         kept = workers.agree(lambda: log.rewind(run / LOG, state.step))
-        records = [r for r in kept if r["kind"] == "evaluation"]
-    elif run is not None:
-        kept = workers.agree(lambda: log.rewind(run / LOG, 0))
-        records = [r for r in kept if r["kind"] == "evaluation"]
+        records = log.expect_evaluations(run / LOG, kept, (recipe.monitor,))
     out = run if workers.chief else None  # where to write
     if out is not None and resumed is not None and not finished(recipe, state):
         log.append(out / LOG, {**resumed, "step": state.step})
@@ -232,9 +230,13 @@ def train(
                 if not records:  # a run that was killed before its first checkpoint has logged it already
                     records.append(record)
                     tell(record)
+            second = state.step + 1
             while state.step < recipe.steps and not _exhausted(recipe, state):
                 ctrl_c.obey()
+                began = time.perf_counter()
                 new, shown = advance(task, recipe, state, workers)
+                if state.step == second and workers.chief and on_step_time is not None:
+                    on_step_time(time.perf_counter() - began, recipe.steps - new.step)
                 last = new.step == recipe.steps
                 if new.step % eval_every == 0 or last:
                     new, record = evaluation(task, recipe, new, workers)

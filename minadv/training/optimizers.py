@@ -15,15 +15,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from minadv.backend import Array, namespace
 from minadv.base.checks import shape_text
+from minadv.base.numbers import Decay, Many, Positive, ZeroOrMore
+from minadv.base.schema import expect_fields
 from minadv.base.trees import leaves, tree_map
 
 Tree = TypeVar("Tree")
 
 
+@runtime_checkable
 class Optimizer(Protocol):
     """What the training loop asks of an optimizer."""
 
@@ -50,14 +53,12 @@ class SGD:
     .. math:: v \leftarrow \mu v + (g + w\theta), \qquad \theta \leftarrow \theta - \alpha v
     """
 
-    lr: float
-    momentum: float = 0.0
-    weight_decay: float = 0.0
+    lr: Positive
+    momentum: Decay = 0.0
+    weight_decay: ZeroOrMore = 0.0
 
     def __post_init__(self) -> None:
-        _require(0 < self.lr < math.inf, "lr", self.lr, "a positive number")
-        _require(0 <= self.momentum < 1, "momentum", self.momentum, "a number in [0, 1)")
-        _require(0 <= self.weight_decay < math.inf, "weight_decay", self.weight_decay, "zero or a positive number")
+        expect_fields(self)
 
     def init(self, params: Any) -> SGDState:
         """No velocity yet: zero."""
@@ -91,14 +92,12 @@ class RMSProp:
     :math:`\alpha\,\mathrm{sign}(g)`, and adds ``tiny`` outside the root.
     """
 
-    lr: float
-    decay: float = 0.5
-    tiny: float = 1e-10
+    lr: Positive
+    decay: Decay = 0.5
+    tiny: ZeroOrMore = 1e-10
 
     def __post_init__(self) -> None:
-        _require(0 < self.lr < math.inf, "lr", self.lr, "a positive number")
-        _require(0 <= self.decay < 1, "decay", self.decay, "a number in [0, 1)")
-        _require(0 <= self.tiny < math.inf, "tiny", self.tiny, "zero or a positive number")
+        expect_fields(self)
 
     def init(self, params: Any) -> RMSPropState:
         """A mean square of 1 everywhere."""
@@ -137,16 +136,13 @@ class Adam:
         \theta \leftarrow \theta - \alpha \frac{m/(1-\beta_1^t)}{\sqrt{s/(1-\beta_2^t)} + tiny}
     """
 
-    lr: float
-    beta1: float = 0.9
-    beta2: float = 0.999
-    tiny: float = 1e-8
+    lr: Positive
+    beta1: Decay = 0.9
+    beta2: Decay = 0.999
+    tiny: ZeroOrMore = 1e-8
 
     def __post_init__(self) -> None:
-        _require(0 < self.lr < math.inf, "lr", self.lr, "a positive number")
-        _require(0 <= self.beta1 < 1, "beta1", self.beta1, "a number in [0, 1)")
-        _require(0 <= self.beta2 < 1, "beta2", self.beta2, "a number in [0, 1)")
-        _require(0 <= self.tiny < math.inf, "tiny", self.tiny, "zero or a positive number")
+        expect_fields(self)
 
     def init(self, params: Any) -> AdamState:
         """Both means are zero."""
@@ -205,15 +201,12 @@ class ASGD:
     starts at the first step, as in fine-tuning. Call `observe` once after each evaluation on validation data.
     """
 
-    lr: float
-    weight_decay: float = 0.0
-    interval: int | None = 5
+    lr: Positive
+    weight_decay: ZeroOrMore = 0.0
+    interval: Many | None = 5
 
     def __post_init__(self) -> None:
-        _require(0 < self.lr < math.inf, "lr", self.lr, "a positive number")
-        _require(0 <= self.weight_decay < math.inf, "weight_decay", self.weight_decay, "zero or a positive number")
-        if self.interval is not None:
-            _require(self.interval > 0, "interval", self.interval, "a positive number of evaluations, or None")
+        expect_fields(self)
 
     def init(self, params: Any) -> ASGDState:
         """The parameters stand for their average until it starts."""
@@ -262,8 +255,3 @@ def _expect_alike(params: Any, grads: Any) -> None:
             raise ValueError(f"grads.{name} has shape {shape_text(g.shape)}, expected {shape_text(p.shape)}")
         if p.dtype != g.dtype:
             raise TypeError(f"grads.{name} has dtype {g.dtype}, expected {p.dtype} as the parameter has")
-
-
-def _require(holds: bool, name: str, value: float, expected: str) -> None:
-    if not holds:
-        raise ValueError(f"{name} is {value}, expected {expected}")

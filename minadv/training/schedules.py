@@ -11,6 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from minadv.base.numbers import Factor, Finite, Positive, Ramp
+from minadv.base.schema import expect_fields
+
 Schedule: TypeAlias = Callable[[float], float]
 
 
@@ -18,7 +21,10 @@ Schedule: TypeAlias = Callable[[float], float]
 class Constant:
     """The same value always."""
 
-    value: float = 1.0
+    value: Finite = 1.0
+
+    def __post_init__(self) -> None:
+        expect_fields(self)
 
     def __call__(self, at: float) -> float:
         return self.value
@@ -33,10 +39,10 @@ class RampUp:
     It begins at :math:`e^{-5} = 0.0067`. A ``length`` of 0 is no ramp.
     """
 
-    length: float = 50.0
+    length: Ramp = 50.0
 
     def __post_init__(self) -> None:
-        _expect(self.length >= 0, "length", self.length, "zero or a positive number of epochs")
+        expect_fields(self)
 
     def __call__(self, epoch: float) -> float:
         if epoch >= self.length:
@@ -54,12 +60,13 @@ class RampDown:
     shape in shorter runs, and ends at :math:`e^{-12.5}` in all of them. A ``length`` of 0 is no ramp.
     """
 
-    epochs: float = 250.0
-    length: float = 50.0
+    epochs: Positive = 250.0
+    length: Ramp = 50.0
 
     def __post_init__(self) -> None:
-        _expect(self.epochs > 0, "epochs", self.epochs, "a positive number of epochs")
-        _expect(0 <= self.length <= self.epochs, "length", self.length, f"between 0 and epochs = {self.epochs}")
+        expect_fields(self)
+        if self.length > self.epochs:
+            raise ValueError(f"length is {self.length}, expected between 0 and epochs = {self.epochs}")
 
     def __call__(self, epoch: float) -> float:
         into = epoch - (self.epochs - self.length)
@@ -72,15 +79,10 @@ class RampDown:
 class ExponentialDecay:
     r"""A fixed factor a step: :math:`w(n) = rate^n`, as 0.9998 for the text classifier of the paper."""
 
-    rate: float
+    rate: Factor
 
     def __post_init__(self) -> None:
-        _expect(0 < self.rate <= 1, "rate", self.rate, "a number in (0, 1]")
+        expect_fields(self)
 
     def __call__(self, step: float) -> float:
         return math.pow(self.rate, step)
-
-
-def _expect(holds: bool, name: str, value: float, expected: str) -> None:
-    if not holds:
-        raise ValueError(f"{name} is {value}, expected {expected}")

@@ -89,7 +89,7 @@ def test_cuts(cut: Cut, expected: tuple[str, ...]) -> None:
 
 
 def test_bad_cuts() -> None:
-    with pytest.raises(ValueError, match="min_count is 0, expected at least 1"):
+    with pytest.raises(ValueError, match="min_count is 0, expected a whole number of at least 1"):
         Cut(min_count=0)
     with pytest.raises(ValueError, match="max_size is 2, expected at least 3"):
         Cut(max_size=2)

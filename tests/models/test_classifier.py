@@ -198,9 +198,9 @@ def test_a_stopped_base_is_a_constant(rng, put):
         ({"cell": "elman"}, r"cell is 'elman', expected one of 'rnn', 'lstm', 'gru'"),
         ({"readout": "dropped"}, r"readout is 'dropped', expected one of 'clean', 'masked'"),
         ({"steps": "first"}, r"steps is 'first', expected one of 'last', 'all'"),
-        ({"n_layers": 0}, r"n_layers is 0, expected at least 1"),
-        ({"n_classes": 1}, r"n_classes is 1, expected at least 2"),
-        ({"input_dropout": 1.0}, r"p is 1\.0, expected a probability"),
+        ({"n_layers": 0}, r"n_layers is 0, expected a whole number of at least 1"),
+        ({"n_classes": 1}, r"n_classes is 1, expected a whole number of at least 2"),
+        ({"input_dropout": 1.0}, r"input_dropout is 1\.0, expected a probability"),
     ],
 )
 def test_bad_configuration(options, message):

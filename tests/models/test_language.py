@@ -166,16 +166,16 @@ def test_arguments_are_left_alone(rng, put):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"n_words": 1}, r"n_words is 1, expected a vocabulary of at least 2"),
-        ({"n_embed": 0}, r"n_embed is 0, expected at least 1"),
-        ({"hidden": ()}, r"hidden is \(\), expected the number of units of each layer"),
-        ({"hidden": (4, 0, 3)}, r"hidden is \(4, 0, 3\), expected the number of units of each layer"),
+        ({"n_words": 1}, r"n_words is 1, expected a whole number of at least 2"),
+        ({"n_embed": 0}, r"n_embed is 0, expected a whole number of at least 1"),
+        ({"hidden": ()}, r"hidden has 0 layers, expected 1 to 1,000"),
+        ({"hidden": (4, 0, 3)}, r"hidden\[1\] is 0, expected a whole number of at least 1"),
         ({"hidden": (4, 4)}, r"the last layer has 4 units and n_embed is 3: tied weights need the two equal"),
-        ({"dropconnect": 1.0}, r"dropconnect is 1\.0, expected a probability of dropping, below 1"),
+        ({"dropconnect": 1.0}, r"dropconnect is 1\.0, expected a probability from 0 up to, but not including, 1"),
         ({"word_dropout": -0.1}, r"word_dropout is -0\.1, expected a probability"),
         ({"alpha": -1.0}, r"alpha is -1\.0, expected zero or a positive number"),
         ({"beta": float("nan")}, r"beta is nan, expected zero or a positive number"),
-        ({"block": 0}, r"block is 0, expected at least 1 row, or None"),
+        ({"block": 0}, r"block is 0, expected a whole number of at least 1, or None"),
     ],
 )
 def test_bad_configuration(options, message):

@@ -286,7 +286,7 @@ def test_bad_arguments(data: Images, out: Path) -> None:
         minadv.fit(MODEL, data, recipe=Recipe(steps=1), clip=None, batch_size=10, out=out)
     with pytest.raises(ValueError, match="the batch size is 100, expected 1 to 60, the number of examples"):
         minadv.fit(MODEL, data, epochs=1, out=out)
-    with pytest.raises(ValueError, match="seed is -1, expected zero or a positive integer"):
+    with pytest.raises(ValueError, match="seed is -1, expected a whole number of at least 0"):
         minadv.fit(MODEL, data, **OPTIONS, epochs=1, seed=-1, out=out)
     assert not out.exists()
     run = replace(minadv.fit(MODEL, data, **OPTIONS, steps=1), data=None)

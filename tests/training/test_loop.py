@@ -206,7 +206,7 @@ def test_a_carry_goes_from_step_to_step(put: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["steps", "eval_every", "checkpoint_every", "keep", "patience"])
 def test_bad_recipes(name: str) -> None:
     given: dict[str, Any] = {"steps": 1, name: 0}
-    with pytest.raises(ValueError, match=f"{name} is 0, expected at least 1"):
+    with pytest.raises(ValueError, match=f"{name} is 0, expected a whole number of at least 1"):
         Recipe(**given)
 
 

@@ -198,7 +198,7 @@ def test_averaging_brings_noisy_descent_closer_to_the_minimum(rng: Any, put: Any
         (lambda: RMSProp(1, decay=2), "decay is 2"),
         (lambda: Adam(1, beta2=1), "beta2 is 1"),
         (lambda: Adam(1, tiny=-1e-8), "tiny is -1e-08"),
-        (lambda: ASGD(1, interval=0), "interval is 0, expected a positive number of evaluations, or None"),
+        (lambda: ASGD(1, interval=0), "interval is 0, expected a whole number of at least 1, or None"),
     ],
 )
 def test_bad_settings(make: Callable[[], Any], message: str) -> None:

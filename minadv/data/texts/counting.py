@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from minadv.backend import Array
+from minadv.base.numbers import Size
+from minadv.base.schema import expect_fields
 from minadv.data.vocabulary import SPECIAL, Vocabulary
 
 UNK_TOKEN, EOS_TOKEN = 0, 1  # the numbers of the special entries in every vocabulary of documents
@@ -28,15 +30,14 @@ class Cut:
     With ``max_size``, only the ``max_size - 2`` most frequent of them: the two special entries count as well.
     """
 
-    min_count: int = 2
-    min_documents: int = 1
-    max_size: int | None = None
+    min_count: Size = 2
+    min_documents: Size = 1
+    max_size: Size | None = None
 
     def __post_init__(self) -> None:
-        for name, least in (("min_count", 1), ("min_documents", 1), ("max_size", len(SPECIAL) + 1)):
-            value = getattr(self, name)
-            if value is not None and value < least:
-                raise ValueError(f"{name} is {value}, expected at least {least}")
+        expect_fields(self)
+        if self.max_size is not None and self.max_size <= len(SPECIAL):
+            raise ValueError(f"max_size is {self.max_size}, expected at least {len(SPECIAL) + 1}")
 
 
 def choose_words(

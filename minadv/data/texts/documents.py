@@ -16,6 +16,8 @@ import numpy as np
 
 from minadv.backend import Array
 from minadv.base.errors import DataError
+from minadv.base.numbers import Seed, Share
+from minadv.base.schema import expect_fields
 from minadv.base.streams import permutation, stream
 from minadv.data.texts.counting import Cut, Numbers, choose_words
 from minadv.data.vocabulary import SPECIAL, SPLITS, Vocabulary
@@ -82,13 +84,11 @@ class Options:
     """
 
     cut: Cut = field(default_factory=Cut)
-    valid_share: float = 0.15
-    split_seed: int = 0
+    valid_share: Share = 0.15
+    split_seed: Seed = 0
 
     def __post_init__(self) -> None:
-        if not 0 < self.valid_share < 1:
-            raise ValueError(f"valid_share is {self.valid_share}, expected more than 0 and less than 1")
-        stream(self.split_seed, "split text")
+        expect_fields(self)
 
 
 @dataclass(frozen=True)

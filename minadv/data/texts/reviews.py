@@ -8,24 +8,22 @@ r"""Corpora of labelled and unlabelled documents: folders of text files, IMDB, E
     corpus = load("elec", data_dir="data")          # data/elec/elec-25k-train.txt.tok and the rest of its files
     corpus = load("docstrings")                     # needs no file: see minadv.data.texts.docstrings
 
-An archive is read from beginning to end and never unpacked, so that nothing in it can be written anywhere; an archive
-with a member that points outside of it is refused all the same. The error for a malformed file names it.
+An archive is read from beginning to end and never unpacked (`minadv.data.archives`). The error for a malformed file
+names it.
 """
 
 from __future__ import annotations
 
-import gzip
-import tarfile
 import warnings
-import zlib
 from collections.abc import Iterator
-from pathlib import Path, PurePosixPath, PureWindowsPath
+from pathlib import Path
 from typing import TypeAlias
 
 from minadv.base.checks import expect_choice
 from minadv.base.errors import DataError, DataWarning
+from minadv.data.archives import members
 from minadv.data.fetch import REMOTES, data_root, find, locate
-from minadv.data.files import content, expect_folder
+from minadv.data.files import content, expect_folder, expect_no_nul
 from minadv.data.texts import docstrings, encoded
 from minadv.data.texts.documents import Corpus, Options, Part, Source, Text, expect_classes
 from minadv.data.vocabulary import Vocabulary
@@ -95,7 +93,7 @@ def archive(path: Path, name: str = "imdb", root: str = "aclImdb") -> Source:
     """The documents of a tar archive, compressed by gzip or not: the files that `folder` reads, below ``root``."""
 
     def texts() -> Iterator[Text]:
-        for member, held in _members(path):
+        for member, held in members(path):
             file = member.removeprefix(f"{root}/")
             part_and_class = _part_and_class(file) if file != member else None
             if part_and_class is not None:
@@ -154,43 +152,9 @@ def _part_and_class(file: str) -> PartAndClass | None:
     return "train" if names[0] == "train" else "test", names[1]
 
 
-def _members(path: Path) -> Iterator[tuple[str, bytes]]:
-    """The files of a tar archive with their contents, in one pass; refuses what does not lie inside it."""
-    try:
-        with path.open("rb") as file:
-            packed = file.read(2) == b"\x1f\x8b"
-            file.seek(max(0, path.stat().st_size - 1024))
-            if not packed and file.read() != bytes(1024):  # gzip notices a missing end by itself
-                raise EOFError("it does not end as a tar archive does")
-        with gzip.open(path) if packed else path.open("rb") as stream, tarfile.open(fileobj=stream, mode="r|") as tar:
-            for member in tar:
-                name = _inside(path, member)
-                if member.isfile():
-                    held = tar.extractfile(member)
-                    assert held is not None  # it is None for links and folders only
-                    yield name, held.read()
-                tar.members.clear()  # type: ignore[attr-defined]  # tarfile keeps all members in memory otherwise
-            while stream.read(1 << 20):  # to the end, where gzip's checksum stands
-                pass
-    except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DataError(f"{path} is a corrupt archive: {error}") from error
-    except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror or error}") from error
-
-
-def _inside(path: Path, member: tarfile.TarInfo) -> str:
-    """The name of a member; raises DataError for a path that leads outside, a link or a device."""
-    read_as = (PurePosixPath(member.name), PureWindowsPath(member.name))
-    if any(name.is_absolute() or name.drive or ".." in name.parts for name in read_as):
-        raise DataError(f"{path} is refused: its member {member.name!r} points outside of the archive")
-    if not (member.isfile() or member.isdir()):
-        kind = f"a link to {member.linkname!r}" if member.issym() or member.islnk() else "a device"
-        raise DataError(f"{path} is refused: its member {member.name!r} is {kind}, expected files and folders only")
-    return str(read_as[0])
-
-
 def _decode(held: bytes, where: str | Path) -> str:
     """The text of UTF-8 bytes, without the mark that some editors put at its beginning."""
+    expect_no_nul(held, where)
     try:
         return held.decode().removeprefix("\ufeff")
     except UnicodeDecodeError as error:
@@ -200,6 +164,7 @@ def _decode(held: bytes, where: str | Path) -> str:
 def _lines(path: Path) -> list[str]:
     """The lines of a file, which end at newlines only, each read as UTF-8, or as Latin-1 if it is not UTF-8."""
     held = content(path).removeprefix(BOM)
+    expect_no_nul(held, path)
     return [_line(line.removesuffix(b"\r")) for line in held.removesuffix(b"\n").split(b"\n")] if held else []
 
 

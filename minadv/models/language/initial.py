@@ -10,36 +10,25 @@ import numpy.typing as npt
 
 from minadv import lstm
 from minadv.backend import Array
+from minadv.base.numbers import Few, number_of
+from minadv.models import sizes
 from minadv.models.language.records import Params
 
 
 def expect_settings(model: Any) -> None:
-    """Raise ValueError for a setting of a language model that is out of range."""
-    if model.n_words < 2:
-        raise ValueError(f"n_words is {model.n_words}, expected a vocabulary of at least 2")
-    if model.n_embed < 1:
-        raise ValueError(f"n_embed is {model.n_embed}, expected at least 1")
-    if not model.hidden or any(H < 1 for H in model.hidden):
-        raise ValueError(f"hidden is {model.hidden}, expected the number of units of each layer, at least 1")
+    """Raise ValueError for layers that do not fit each other; the fields themselves have been checked."""
+    if not 1 <= len(model.hidden) <= number_of(Few).most:
+        raise ValueError(f"hidden has {len(model.hidden)} layers, expected 1 to {number_of(Few).most:,}")
     if model.tied and model.hidden[-1] != model.n_embed:
         raise ValueError(
             f"the last layer has {model.hidden[-1]} units and n_embed is {model.n_embed}: tied weights need the two "
             "equal; change one of them, or give tied=False (--untied)"
         )
-    for name in ("alpha", "beta"):
-        if not 0 <= getattr(model, name) < math.inf:
-            raise ValueError(f"{name} is {getattr(model, name)}, expected zero or a positive number")
-    for name in ("word_dropout", "input_dropout", "hidden_dropout", "output_dropout", "dropconnect"):
-        if not 0 <= getattr(model, name) < 1:
-            raise ValueError(f"{name} is {getattr(model, name)}, expected a probability of dropping, below 1")
-    if model.block is not None and model.block < 1:
-        raise ValueError(f"block is {model.block}, expected at least 1 row, or None")
 
 
 def count(n_embed: int, layers: list[tuple[int, int]], n_words: int, *, tied: bool) -> int:
     """The number of parameters."""
-    recurrent = sum(4 * H * (I + H + 1) for I, H in layers)
-    return n_words * n_embed + recurrent + (0 if tied else n_words * layers[-1][1]) + n_words
+    return n_words * n_embed + sizes.parameters("lstm", layers) + (0 if tied else n_words * layers[-1][1]) + n_words
 
 
 def draw(

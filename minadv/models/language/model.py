@@ -24,10 +24,11 @@ import numpy.typing as npt
 
 from minadv import lstm
 from minadv.backend import Array, namespace
+from minadv.base.numbers import Probability, Size, Two, ZeroOrMore
 from minadv.base.shared_draws import Rng
 from minadv.base.trees import tree_add
 from minadv.distances import Distance
-from minadv.models import stack
+from minadv.models import sizes, stack
 from minadv.models.language import head as language_head
 from minadv.models.language import initial
 from minadv.models.language import noise as language_noise
@@ -52,18 +53,18 @@ class LanguageModel(Buffered):
     the vocabulary).
     """
 
-    n_words: int
-    n_embed: int = 400
-    hidden: tuple[int, ...] = (1150, 1150, 400)
+    n_words: Two
+    n_embed: Size = 400
+    hidden: tuple[Size, ...] = (1150, 1150, 400)
     tied: bool = True
-    word_dropout: float = 0.0
-    input_dropout: float = 0.0
-    hidden_dropout: float = 0.0
-    output_dropout: float = 0.0
-    dropconnect: float = 0.0
-    alpha: float = 0.0
-    beta: float = 0.0
-    block: int | None = None
+    word_dropout: Probability = 0.0
+    input_dropout: Probability = 0.0
+    hidden_dropout: Probability = 0.0
+    output_dropout: Probability = 0.0
+    dropconnect: Probability = 0.0
+    alpha: ZeroOrMore = 0.0
+    beta: ZeroOrMore = 0.0
+    block: Size | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -88,6 +89,11 @@ class LanguageModel(Buffered):
     def n_params(self) -> int:
         """The number of parameters: at the paper's sizes 24 million for PTB, 34 million for WikiText-2."""
         return initial.count(self.n_embed, self._layers, self.n_words, tied=self.tied)
+
+    @property
+    def n_kept(self) -> int:
+        """Numbers that a pass keeps of each step of an example."""
+        return sizes.kept("lstm", self._layers) + sum(self.hidden)
 
     @property
     def n_inputs(self) -> int:

@@ -7,16 +7,17 @@ from argparse import Namespace
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal, TypedDict
 
 import numpy as np
 
 from minadv.backend import Array, Device, to_device, to_host
 from minadv.base.checks import expect_shape
+from minadv.base.numbers import Size
 from minadv.base.trees import any_array
 from minadv.data.images import Images, Split
 from minadv.data.images.batches import in_order, take
-from minadv.data.images.sequences import from_description
+from minadv.data.images.sequences import By, from_description
 from minadv.layers import log_softmax
 from minadv.models.classifier import Batch, Classifier
 from minadv.regularizers import Regularizer
@@ -69,6 +70,23 @@ CHANGES: dict[str, dict[str, Any]] = {
     "batch": {"default": 100, "help": "sequences a step"},
     "optimizer": {"choices": ("adam", "rmsprop", "sgd")},
 }
+
+
+class Config(TypedDict, total=False):
+    """What a configuration says of its data: the number of examples of each part, and their checksum."""
+
+    data: dict[str, dict[str, int]]
+
+
+class About(TypedDict):
+    """What a configuration says of where its data are, and how they are read."""
+
+    images: Literal["digits", "mnist", "fashion"]
+    data_dir: str | None
+    by: By
+    pool: Size
+    permuted: bool
+    dtype: Literal["float32", "float64"]
 
 
 def about(options: Namespace) -> dict[str, Any]:
@@ -208,6 +226,9 @@ FAMILY = Family(
     kind="classify",
     model=Classifier,
     data=Images,
+    task=Classify,
+    config=Config,
+    described=About,
     presets=PRESETS,
     metrics=("error", "loss"),
     options=OPTIONS,

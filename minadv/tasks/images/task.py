@@ -12,6 +12,7 @@ import numpy as np
 from minadv import protocol
 from minadv.adversary import find_adversary
 from minadv.backend import Array, is_device, namespace, same_place, to_host
+from minadv.base.numbers import Seed, Size
 from minadv.base.streams import stream
 from minadv.base.trees import tree_map
 from minadv.data.images import Images, Split
@@ -38,8 +39,8 @@ class Classify:
     model: Classifier
     data: Images  # of sequences (N, T, I)
     regularizer: Regularizer = field(default_factory=Plain)
-    batch_size: int = 100
-    seed: int = 0
+    batch_size: Size = 100
+    seed: Seed = 0
     track: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
@@ -60,6 +61,11 @@ class Classify:
     @property
     def units_per_step(self) -> int:
         return self.batch_size
+
+    @property
+    def tokens(self) -> int:
+        """Time steps times examples of the largest batch: what its passes keep for going back."""
+        return int(self.batch_size * self.data.train.x.shape[1])
 
     def rate(self, step: int) -> float:
         return 1.0

@@ -13,12 +13,13 @@ from argparse import Namespace
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypedDict
 
 import numpy as np
 
 from minadv import masks
 from minadv.backend import Device, to_device
+from minadv.base.numbers import Size
 from minadv.base.trees import any_array
 from minadv.data.language import corpus as corpora
 from minadv.data.language.corpus import Corpus
@@ -72,6 +73,29 @@ CHANGES: dict[str, dict[str, Any]] = {
     "clip": {"default": 0.25},
 }
 SETTINGS = {"batch_size": 20, "bptt": 70, "dtype": "float32", "random_lengths": True, "fresh": ("words",), "every": 1}
+
+
+class Named(TypedDict):
+    """What tells one text from another."""
+
+    name: str
+    words: Size
+    fingerprint: str
+
+
+class Config(TypedDict):
+    """What a configuration says of its text; the vocabulary's words have spaces between them."""
+
+    corpus: Named
+    vocabulary: str
+
+
+class About(TypedDict):
+    """What a configuration says of where its text is."""
+
+    corpus: Literal["pydoc", "ptb", "wikitext2", "folder"] | None
+    data_dir: str | None
+    min_count: Size | None
 
 
 def about(options: Namespace) -> dict[str, Any]:
@@ -208,6 +232,9 @@ FAMILY = Family(
     kind="lm",
     model=LanguageModel,
     data=Corpus,
+    task=LanguageTask,
+    config=Config,
+    described=About,
     presets=PRESETS,
     metrics=("perplexity", "loss"),
     options=OPTIONS,

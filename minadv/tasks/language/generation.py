@@ -5,13 +5,14 @@ r"""Text from a language model, word by word: each word is drawn from the softma
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from minadv.backend import same_place, to_host
+from minadv.base.numbers import Count, ZeroOrMore
+from minadv.base.schema import expect_type
 from minadv.base.streams import stream
 from minadv.base.trees import any_array
 from minadv.data.vocabulary import EOS, UNK, Vocabulary
@@ -31,10 +32,8 @@ def generate(
     is none. The prompt itself is not returned. The words depend on the arguments alone.
     """
     prompt, vocabulary = prompt.split() if isinstance(prompt, str) else prompt, run.vocabulary
-    if not 0 <= temperature < math.inf:
-        raise ValueError(f"temperature is {temperature}, expected zero or a positive number")
-    if words < 0:
-        raise ValueError(f"words is {words}, expected zero or more")
+    expect_type("temperature", temperature, ZeroOrMore)
+    expect_type("words", words, Count)
     read = vocabulary.numbers(prompt or (EOS,), "the prompt")
     if unknown := [word for word in prompt if word not in vocabulary.index]:
         warnings.warn(f"{', '.join(map(repr, unknown))}: not in the vocabulary, read as {UNK}", stacklevel=4)

@@ -18,6 +18,7 @@ import numpy as np
 
 from minadv import layers, lstm
 from minadv.backend import Array, is_device, namespace, same_place
+from minadv.base.numbers import Seed, Size
 from minadv.base.shared_draws import Rng
 from minadv.base.streams import stream
 from minadv.base.trees import tree_map
@@ -55,14 +56,14 @@ class LanguageTask:
     valid: Array
     test: Array
     regularizer: Regularizer = field(default_factory=Plain)
-    batch_size: int = 20
-    bptt: int = 70
-    seed: int = 0
+    batch_size: Size = 20
+    bptt: Size = 70
+    seed: Seed = 0
     dtype: str = "float32"
     random_lengths: bool = True
     fresh: tuple[str, ...] = ("words",)
-    every: int = 1
-    columns: int = 1
+    every: Size = 1
+    columns: Size = 1
     start: Params | None = None
 
     def __post_init__(self) -> None:
@@ -94,6 +95,11 @@ class LanguageTask:
     def units_per_step(self) -> int:
         """On average: windows differ in length."""
         return max(1, round(self._windows.tokens_per_epoch / self.per_epoch))
+
+    @property
+    def tokens(self) -> int:
+        """Time steps times examples of the largest batch: what its passes keep for going back."""
+        return self.batch_size * self._windows.longest
 
     def rate(self, step: int) -> float:
         """The window's length in units of ``bptt``: a short window averages fewer errors, and moves less."""

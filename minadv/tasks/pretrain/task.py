@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from minadv.backend import Array, same_place
+from minadv.base.numbers import Seed, Size
 from minadv.base.streams import permutation, stream
 from minadv.base.trees import tree_map
 from minadv.data.texts.documents import Corpus, Documents
@@ -40,11 +41,11 @@ class PretrainTask:
 
     model: TextLM
     corpus: Corpus
-    batch_size: int = 256
-    T: int = 400
-    seed: int = 0
+    batch_size: Size = 256
+    T: Size = 400
+    seed: Seed = 0
     dtype: str = "float32"
-    held_out: int = 100_000
+    held_out: Size = 100_000
 
     def __post_init__(self) -> None:
         """Raise whatever is wrong with the task here, before anything is written."""
@@ -69,6 +70,11 @@ class PretrainTask:
     @property
     def units_per_step(self) -> int:
         return self.batch_size * self.T
+
+    @property
+    def tokens(self) -> int:
+        """Time steps times examples of the largest batch: what its passes keep for going back."""
+        return self.units_per_step
 
     def rate(self, step: int) -> float:
         return 1.0

@@ -9,11 +9,12 @@ from __future__ import annotations
 import hashlib
 from argparse import Namespace
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, Literal, TypedDict, TypeVar
 
 import numpy as np
 
 from minadv.backend import Device
+from minadv.base.numbers import Count, Share, Size
 from minadv.data.texts import reviews
 from minadv.data.texts.counting import Cut
 from minadv.data.texts.documents import Corpus, Documents, Options
@@ -22,6 +23,46 @@ from minadv.models.pretraining import TextLM
 from minadv.models.text import TextClassifier
 from minadv.tasks.options import chosen
 from minadv.training.runs.folder import RunError
+
+
+class Named(TypedDict):
+    """What tells one corpus from another."""
+
+    name: str
+    words: Size
+    fingerprint: str
+    train: Count
+    valid: Count
+    test: Count
+    unlabelled: Count
+
+
+class Words(TypedDict):
+    """A vocabulary: its words, and as many counts, with spaces between them."""
+
+    split: Literal["words", "spaces"]
+    words: str
+    counts: str
+
+
+class Config(TypedDict):
+    """What a configuration says of its texts."""
+
+    classes: list[str]
+    corpus: Named
+    vocabulary: Words
+
+
+class About(TypedDict):
+    """What a configuration says of where its texts are, and which of their words it keeps."""
+
+    corpus: Literal["docstrings", "imdb", "elec", "folder"]
+    data_dir: str | None
+    vocab_size: Size | None
+    min_count: Size
+    min_documents: Size
+    valid_share: Share
+
 
 M = TypeVar("M", TextClassifier, TextLM)
 DATA = ("vocab_size", "min_count", "min_documents", "valid_share")

@@ -30,6 +30,7 @@ from minadv.tasks.family import Family, Preset
 from minadv.tasks.options import chosen
 from minadv.tasks.reports import error_report
 from minadv.tasks.run import Run, digest
+from minadv.tasks.schema import read_config
 from minadv.tasks.text import corpus as corpora
 from minadv.tasks.text.pretrained import Take, weights_of
 from minadv.tasks.text.reading import evaluate, load_of, read, text_batch
@@ -38,7 +39,7 @@ from minadv.tasks.text.task import TextTask, expect_regularizer
 from minadv.training.clip import Clip
 from minadv.training.ema import EMA
 from minadv.training.optimizers import Adam
-from minadv.training.runs.folder import RunError, kind_of, read_config
+from minadv.training.runs.folder import RunError, kind_of
 from minadv.training.schedules import ExponentialDecay
 
 PAPER: dict[str, Any] = {"max_tokens": None, "truncate": 400, "train_steps": 15_000, "batch": 64}
@@ -204,6 +205,9 @@ FAMILY = Family(
     kind="text",
     model=TextClassifier,
     data=Corpus,
+    task=TextTask,
+    config=corpora.Config,
+    described=corpora.About,
     presets={name: preset(name) for name in SIZES},
     metrics=("error", "loss"),
     options=OPTIONS,

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from minadv.backend import Array, namespace, same_place
+from minadv.base.numbers import Count, Seed, Size
 from minadv.base.shared_draws import Share
 from minadv.base.streams import stream
 from minadv.base.trees import tree_add, tree_map
@@ -66,10 +67,10 @@ class TextTask:
     model: TextClassifier
     corpus: Corpus
     regularizer: Regularizer = field(default_factory=Plain)
-    batch_size: int = 64
-    unlabelled_size: int = 64
-    max_tokens: int | None = None
-    seed: int = 0
+    batch_size: Size = 64
+    unlabelled_size: Count = 64
+    max_tokens: Size | None = None
+    seed: Seed = 0
     dtype: str = "float32"
     encoder: encoder.Params | None = None
 
@@ -121,6 +122,12 @@ class TextTask:
     @property
     def units_per_step(self) -> int:
         return sum(reading.buckets.size for reading in self.readings)
+
+    @property
+    def tokens(self) -> int:
+        """Time steps times examples of the largest batch: what its passes keep for going back."""
+        most = self.model.truncate
+        return max(r.buckets.size * min(int(r.buckets.steps.max()), most or 2**63) for r in self.readings)
 
     def rate(self, step: int) -> float:
         return 1.0

@@ -20,9 +20,11 @@ import re
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar, overload
+from typing import Any, TypedDict, TypeVar, overload
 
 from minadv.base.files import CONFIG, SealError, flush_directory, seal, temporary_name, unseal, write_whole
+from minadv.base.numbers import Count
+from minadv.base.schema import expect_type
 from minadv.training.runs.packing import PackingError, arrays_from_file, arrays_to_bytes, pack, unpack
 
 Tree = TypeVar("Tree")
@@ -30,6 +32,21 @@ FOLDER = "checkpoints"
 FORMAT = "minadv checkpoint 1"
 _JSON_NAME = re.compile(r"step-(\d{8,})\.json")
 _TENSORS_NAME = re.compile(r"(step-\d{8,})-[0-9a-f]{16}\.safetensors")
+
+
+class _Tensors(TypedDict):
+    file: str
+    bytes: int
+    sha256: str
+
+
+class _Content(TypedDict):
+    """What the JSON file of a checkpoint holds."""
+
+    step: Count
+    tensors: _Tensors
+    scalars: dict[str, Any]
+    meta: dict[str, Any]
 
 
 class CheckpointError(RuntimeError):
@@ -112,7 +129,10 @@ def load(path: str | Path, like: Any = None) -> tuple[Any, dict[str, Any]]:
         sound = next((p for p in older if _is_sound(p)), None)
         offer = f"the one before it is sound: {sound}" if sound else "there is no sound one before it"
         raise CheckpointError(f"{error}; {offer}") from error
-    found = {**arrays_from_file(checkpoint.tensors), **checkpoint.scalars}
+    try:
+        found = {**arrays_from_file(checkpoint.tensors), **checkpoint.scalars}
+    except PackingError as error:
+        raise CheckpointError(str(error)) from error
     if like is None:
         return found, checkpoint.meta
     try:
@@ -169,6 +189,10 @@ def _read(path: Path) -> Checkpoint:
         raise CheckpointError(str(error)) from error
     if content.get("format") != FORMAT:
         raise CheckpointError(f"{path} has format {content.get('format')!r}, expected {FORMAT!r}")
+    try:
+        expect_type("", content, _Content)
+    except ValueError as error:
+        raise CheckpointError(f"{path}: {error}") from error
     about = content["tensors"]
     if not _TENSORS_NAME.fullmatch(about["file"]):  # never a path that leads out of the folder
         raise CheckpointError(f"{path} names {about['file']!r} as the file of its arrays")

@@ -11,7 +11,7 @@ import math
 import os
 import shlex
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,6 +48,7 @@ def run_task(
     title: str = "",
     progress: bool = True,
     on_evaluation: Any = None,
+    on_step_time: Any = None,
 ) -> tuple[State, list[dict[str, Any]]]:
     """Train a task to the end of its recipe; returns the last state and a record for each evaluation.
 
@@ -66,6 +67,7 @@ def run_task(
             resumed = log.resumed(whole) if begun else None
         with start_workers(task, n, ranks, cuda_aware_mpi=cuda_aware_mpi) as sharing:
             shown: dict[str, Any] = {"title": title, "progress": progress, "on_evaluation": on_evaluation}
+            shown["on_step_time"] = on_step_time
             done = train(task, recipe, out, **shown, workers=sharing, resumed=resumed)
             ranks.meet()  # the chief has written all there is to read
             return done
@@ -109,7 +111,9 @@ def read_config(path: Path) -> dict[str, Any]:
         raise RunError(f"{path} is not a run of minadv: {error}") from error
     if content.get("format") != FORMAT:
         raise RunError(f"{path / CONFIG} has format {content.get('format')!r}, expected {FORMAT!r}")
-    config: dict[str, Any] = content["config"]
+    config = content.get("config")
+    if not isinstance(config, dict):
+        raise RunError(f"{path / CONFIG}: config is {type(config).__name__}, expected a table of values by name")
     return config
 
 
@@ -156,9 +160,10 @@ def is_finished(path: Path, blank: Blank, recipe: Recipe) -> bool:
     return checkpoints.latest(path) is not None and finished(recipe, restore(path, blank, recipe))
 
 
-def records(path: Path, step: int) -> list[dict[str, Any]]:
-    """The evaluations of a run up to a step."""
-    return [r for r in log.read(path / LOG) if r["kind"] == "evaluation" and r["step"] <= step]
+def records(path: Path, step: int, metrics: Iterable[str] = ()) -> list[dict[str, Any]]:
+    """The evaluations of a run up to a step; raises LogError for one without a number for each of the metrics."""
+    known = [record for record in log.read(path / LOG) if record["step"] <= step]
+    return log.expect_evaluations(path / LOG, known, metrics)
 
 
 def expect_free(path: Path) -> None:

@@ -16,18 +16,30 @@ from __future__ import annotations
 import json
 import os
 import platform
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypedDict
 
 import numpy as np
 
 from minadv.base.files import flush_directory, plain, write_whole
+from minadv.base.numbers import Count, ZeroOrMore
+from minadv.base.schema import MISSING, expect_type
 from minadv.base.version import __version__
 from minadv.fast import describe
 from minadv.models.stack import ENGINES
 
 Record: TypeAlias = dict[str, Any]
+
+
+class Evaluation(TypedDict):
+    """What every record of an evaluation has, beside ``valid_NAME`` for each metric."""
+
+    step: Count
+    epoch: ZeroOrMore
+    train_loss: float | None
+    regularizer: float | None
 
 
 class LogError(ValueError):
@@ -128,6 +140,29 @@ def read(path: Path) -> list[Record]:
     return records
 
 
+def expect_evaluations(path: Path, records: list[Record], metrics: Iterable[str]) -> list[Record]:
+    """The evaluations among the records of a log; raises LogError, which names file and field, for one that is wrong.
+
+    An evaluation has a number for each of the metrics, and no field of another type than the training loop writes.
+    """
+    found = []
+    for record in records:
+        try:
+            expect_type("kind", record.get("kind", MISSING), str)
+            if record["kind"] != "evaluation":
+                continue
+            found.append(record)
+            expect_type("", record, Evaluation)
+            for name, value in record.items():
+                if name.startswith("valid_"):
+                    expect_type(name, value, dict[str, list[float]] if isinstance(value, dict) else float)
+            for name in metrics:
+                expect_type(f"valid_{name}", record.get(f"valid_{name}", MISSING), float)
+        except ValueError as error:
+            raise LogError(f"{path}: in a record of step {record['step']}, {error}") from error
+    return found
+
+
 def rewind(path: Path, step: int) -> list[Record]:
     """Cut a log back to what was known at a step, and return it: no torn or bad line, no record of a later step."""
     lines = _lines(path)
@@ -157,7 +192,7 @@ def _parse(line: bytes) -> Record | None:
     try:
         record = json.loads(line)
         _expect_step(record)
-    except ValueError:  # bad JSON and bad UTF-8 are ValueErrors too
+    except (ValueError, RecursionError):  # bad JSON and bad UTF-8 are ValueErrors too
         return None
     return record  # type: ignore[no-any-return]
 

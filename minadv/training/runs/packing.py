@@ -64,8 +64,14 @@ def arrays_to_bytes(arrays: dict[str, Array]) -> bytes:
 
 
 def arrays_from_file(path: Path) -> dict[str, Array]:
-    """The arrays of a safetensors file."""
-    arrays: dict[str, Array] = safetensors().load_file(path)
+    """The arrays of a safetensors file; raises PackingError for a file that is none, whatever its checksum says."""
+    module = safetensors()
+    from safetensors import SafetensorError
+
+    try:
+        arrays: dict[str, Array] = module.load_file(path)
+    except (ValueError, TypeError, KeyError, SafetensorError) as error:
+        raise PackingError(f"{path} is no file of arrays: {error}") from error
     return arrays
 
 

@@ -1,0 +1,139 @@
+r"""What a run needs, estimated from its sizes before anything is drawn: parameters, and memory at the peak.
+
+The memory has two parts. **Weights**: the parameters, the best ones so far, the gradient before and after clipping, the
+optimizer's state and an average of the weights, old and new while a step changes them, and the weights as engines pack
+them. **Passes**: what the passes of a
+batch keep for going back. An estimate is within a factor of two or so; it is there to refuse, at once and by the name
+of a size, what a machine cannot have.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from minadv.backend import Device
+from minadv.base import machine
+from minadv.base.trees import leaves
+from minadv.training.loop import Recipe
+
+OPTIONS = {
+    **dict.fromkeys(("n_hidden", "hidden"), "--hidden"),
+    **dict.fromkeys(("n_embedding", "n_embed"), "--embed"),
+    "n_layers": "--layers",
+    "n_relu": "--relu",
+    "n_candidates": "--candidates",
+    "batch_size": "--batch",
+    "n_words": "--min-count, to keep fewer words",
+}
+"""The options of the command line that decide the sizes of models and tasks."""
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a run needs: the number of its parameters, and bytes of memory."""
+
+    parameters: int
+    weights: int
+    passes: int
+
+    @property
+    def memory(self) -> int:
+        """Bytes at the peak."""
+        return self.weights + self.passes
+
+    def __str__(self) -> str:
+        return f"{self.parameters:,} parameters, about {in_words(self.memory)} of memory at the peak"
+
+
+def needs_of(task: Any, recipe: Recipe, dtype: str, device: Device) -> Needs | None:
+    """What training needs, None for a model that does not tell its sizes; raises ValueError if there is not as much."""
+    needs = of_training(task, recipe, dtype)
+    _expect_memory(needs, task.model, device, batch_size=task.batch_size)
+    return needs
+
+
+def expect_loadable(model: Any, recipe: Recipe, dtype: str) -> None:
+    """Raise ValueError, which names the size to lower, unless there is memory for opening a run."""
+    _expect_memory(of_loading(model, recipe, dtype), model, None)
+
+
+def of_training(task: Any, recipe: Recipe, dtype: str) -> Needs | None:
+    """What training needs; None for a model that does not tell its sizes."""
+    model, itemsize = task.model, np.dtype(dtype).itemsize
+    if not hasattr(model, "n_params") or not hasattr(model, "n_kept"):
+        return None
+    state = _like_parameters(recipe)
+    held = 2 + state  # parameters, best parameters, and what grows with them
+    moving = 5 + state  # two gradients, new parameters and state, and the weights as an engine packs them
+    passes = getattr(getattr(task, "regularizer", None), "passes", 1)
+    weights, kept = model.n_params * (held + moving), task.tokens * model.n_kept * (passes + 1)
+    return Needs(model.n_params, itemsize * weights, itemsize * kept)
+
+
+def of_loading(model: Any, recipe: Recipe, dtype: str) -> Needs | None:
+    """What opening a run needs: its state, once as it is to be and once as it is read."""
+    if not hasattr(model, "n_params"):
+        return None
+    held = 2 + _like_parameters(recipe)
+    return Needs(model.n_params, 2 * held * np.dtype(dtype).itemsize * model.n_params, 0)
+
+
+def _like_parameters(recipe: Recipe) -> int:
+    """How many arrays of the parameters' size the optimizer and the average of the weights hold."""
+    one = {"of": np.zeros(1)}
+    held = leaves((recipe.optimizer.init(one), None if recipe.ema is None else recipe.ema.init(one)))
+    return sum(isinstance(leaf, np.ndarray) for _, leaf in held)
+
+
+def _expect_memory(needs: Needs | None, model: Any, device: Device | None, **sizes: int) -> None:
+    """Raise ValueError, which names the size to lower, if a run needs more memory than there is.
+
+    ``sizes`` are those of the task that its passes grow with, the most telling one first.
+    """
+    there = None if needs is None else _available(device)
+    if needs is None or there is None or needs.memory <= there:
+        return
+    name, value = next(iter(sizes.items())) if sizes and needs.passes > needs.weights else _largest(model)
+    option = f" ({OPTIONS[name]})" if name in OPTIONS else ""
+    shown = ", ".join(f"{v:,}" for v in value) if isinstance(value, tuple) else f"{value:,}"
+    raise ValueError(
+        f"the run needs {needs}, and {in_words(there)} are available: lower {name}{option}, which is {shown}"
+    )
+
+
+def _available(device: Device | None) -> int | None:
+    if device is None or device.name == "cpu":
+        return machine.available_memory()
+    try:
+        free, _ = device.xp.cuda.runtime.memGetInfo()
+        return int(free + device.xp.get_default_memory_pool().free_bytes())
+    except Exception:  # a device that does not tell its memory is not a reason to refuse a run
+        return None
+
+
+def _largest(model: Any) -> tuple[str, Any]:
+    """The size of a model that, halved, leaves it the fewest parameters."""
+    found = []
+    for field in fields(model):
+        value = getattr(model, field.name)
+        if isinstance(value, bool) or not isinstance(value, int | tuple) or field.name in ("n_in", "n_classes"):
+            continue
+        smaller = copy.copy(model)
+        half = tuple(-(-v // 2) for v in value) if isinstance(value, tuple) else -(-value // 2)
+        object.__setattr__(smaller, field.name, half)  # past the checks: only its number of parameters is asked for
+        found.append((smaller.n_params, field.name, value))
+    _, name, value = min(found, key=lambda one: one[0])
+    return name, value
+
+
+def in_words(n: float) -> str:
+    """A number of bytes in the unit that suits it."""
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if n < 1024:
+            return f"{n:.0f} {unit}" if n >= 10 or unit == "B" else f"{n:.1f} {unit}"
+        n /= 1024
+    return f"{n:,.0f} PiB"
