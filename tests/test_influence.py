@@ -84,3 +84,10 @@ def test_a_map_of_zeros_warns_whatever_the_distance(put):
     """Two saturated networks can be far apart with no slope between them."""
     with pytest.warns(ZeroInfluenceWarning):
         assert warn_if_zero({"layer0": put(np.zeros((2, 3)))}, put(np.ones(2)))
+
+
+def test_one_site_with_influence_is_enough(put):
+    nothing, something = put(np.zeros((2, 3))), put(np.ones((2, 3)))
+    assert not warn_if_zero({"layer0": nothing, "layer1": something}, put(np.ones(2)))  # a warning would be an error
+    with pytest.warns(ZeroInfluenceWarning):
+        assert warn_if_zero({"layer0": nothing, "layer1": nothing}, put(np.ones(2)))

@@ -31,7 +31,7 @@ from minadv.training.loop import (
 from minadv.training.optimizers import ASGD, SGD, Adam, RMSProp
 from minadv.training.parallel.workers import OneWorker
 from minadv.training.runs import checkpoints
-from minadv.training.schedules import RampDown, RampUp
+from minadv.training.schedules import ExponentialDecay, RampDown, RampUp
 from tests.support.compare import assert_same_bits, pairs
 from tests.support.problems import Around, Poisoned, Scripted, task
 
@@ -136,6 +136,24 @@ def test_schedules_are_functions_of_the_epoch(put: Any) -> None:
     last, _ = train(Asked(task(put)), Recipe(steps=11, optimizer=SGD(0.1), lr_schedule=RampDown(2, 1)))
     moved = max(float(np.abs(a - b).max()) for _, a, b in pairs(state.params, last.params))
     assert 0 < moved <= 0.1 * RampDown(2, 1)(11 / 6)  # the rate, its factor, and a gradient clipped to norm 1
+
+
+def test_the_rate_of_a_step_is_that_of_its_epoch_its_number_and_its_task(put: Any) -> None:
+    """Step n, counted from 0, is given the factors of n: a first step is not decayed."""
+    scales = []
+
+    class Long(Around):
+        def rate(self, step: int) -> float:
+            return 1 + step / 10
+
+    class Watched(SGD):
+        def step(self, params: Any, grads: Any, state: Any, *, lr_scale: float = 1.0) -> Any:
+            scales.append(lr_scale)
+            return super().step(params, grads, state, lr_scale=lr_scale)
+
+    schedules: dict[str, Any] = {"lr_schedule": RampDown(2, 1), "step_schedule": ExponentialDecay(0.5)}
+    train(Long(task(put)), Recipe(steps=12, optimizer=Watched(0.1), **schedules))
+    assert scales == pytest.approx([RampDown(2, 1)(n / 6) * 0.5**n * (1 + n / 10) for n in range(12)], rel=1e-12)
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
