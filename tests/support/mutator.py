@@ -33,7 +33,7 @@ ARITHMETIC = {
     ast.BitOr: ("|", "&"),
 }
 GUARDS = ("strict", "stacklevel")  # keyword arguments that change no result
-SPEAKERS = ("warn", "print", "isinstance", "hasattr")  # functions whose arguments are words for a reader, or types
+WHOLE = ("warn", "print", "isinstance", "hasattr", "reshape")  # arguments are words for a reader, types, or one shape
 CHECKS = ("namespace", "_check", "forward_inputs", "backward_inputs")  # and expect_...: left out only as a whole
 LAST_AXIS = ("argsort", "sort", "take_along_axis")  # axis is the last one unless they are told otherwise
 SYMMETRIC = ("maximum", "minimum", "max", "min", "hamming", "allclose", "array_equal", "logical_and", "gcd")
@@ -128,7 +128,7 @@ class _Finder:
                 if node.value is not None:
                     yield from self.of(node.value, where)
                 return
-            case ast.Call() if self.name(node.func) in SPEAKERS or self.checks(node.func):
+            case ast.Call() if self.name(node.func) in WHOLE or self.checks(node.func):
                 return
         yield from self.here(node, where)
         for child in ast.iter_child_nodes(node):
@@ -156,8 +156,8 @@ class _Finder:
             case ast.Constant(value=bool(value)):
                 yield self.instead(node, str(not value), where)
             case ast.Constant(value=int(value)):
-                yield self.instead(node, str(value + 1), where)
-                if value > 0:
+                yield self.instead(node, str(value + 1 if value < 10 else 2 * value), where)
+                if 0 < value < 10:
                     yield self.instead(node, str(value - 1), where)
             case ast.Constant(value=float(value)):
                 yield self.instead(node, repr(2 * value if value else 1.0), where)
