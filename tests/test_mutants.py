@@ -25,7 +25,9 @@ def once(xp):
 @pytest.mark.parametrize("file", sorted({mutant.caught_by for mutant in MUTANTS}))
 def test_the_copy_without_a_mutant_passes(file):
     result = run(None, [file])
-    assert result.returncode == 0, f"tests/{file} of the copy: exit code {result.returncode}\n{result.stdout}{result.stderr}"
+    assert result.returncode == 0, (
+        f"tests/{file} of the copy: exit code {result.returncode}\n{result.stdout}{result.stderr}"
+    )
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: f"{mutant.file}: {mutant.name}")

@@ -142,7 +142,12 @@ needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="mutants are run
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 @pytest.mark.parametrize(
     ("old", "new", "verdict"),
-    [("1", "2", CAUGHT), ("1", "1.0", SURVIVED), ("return", "while True:\n        pass\n    return", CUT_OFF), ("return", "yield", CAUGHT)],
+    [
+        ("1", "2", CAUGHT),
+        ("1", "1.0", SURVIVED),
+        ("return", "while True:\n        pass\n    return", CUT_OFF),
+        ("return", "yield", CAUGHT),
+    ],
 )
 def test_a_verdict(old, new, verdict, bench, monkeypatch):
     monkeypatch.setattr(mutation, "CPU_SECONDS", 2)

@@ -20,7 +20,9 @@ def environment(copy: Path) -> dict[str, str]:
     """The environment in which tests find the copy, and run alike in every run."""
     kept = {k: v for k, v in os.environ.items() if k != "PYTEST_ADDOPTS"}
     kept |= {"PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1", "HYPOTHESIS_PROFILE": "mutants"}
-    kept[choice.COMPILED] = "0"  # in a copy everything would be compiled again; the tests of compiled steps do it anyway
+    kept[choice.COMPILED] = (
+        "0"  # in a copy everything would be compiled again; the tests of compiled steps do it anyway
+    )
     return kept
 
 

@@ -74,7 +74,9 @@ MUSEUM = [
         "https://github.com/apache/mxnet/issues/4057",
     ),
     Piece(
-        Mutant("rnn.py", "museum: the mask lost on the way back", "dh_t = m * dhhat[t - 1]", "dh_t = dhhat[t - 1]", CELLS),
+        Mutant(
+            "rnn.py", "museum: the mask lost on the way back", "dh_t = m * dhhat[t - 1]", "dh_t = dhhat[t - 1]", CELLS
+        ),
         "The gradient passes through units that were dropped: it is too large, and it points elsewhere than the loss "
         "falls.",
         "https://github.com/ddbourgin/numpy-ml/issues/94",

@@ -245,7 +245,9 @@ def run(mutant: Mutant | None, files: list[str]) -> subprocess.CompletedProcess[
         except subprocess.TimeoutExpired as error:
             what = "no mutant" if mutant is None else f"the mutant {mutant.name!r} of {mutant.file}"
             said = error.stdout.decode() if isinstance(error.stdout, bytes) else error.stdout
-            raise AssertionError(f"{', '.join(files)} with {what} did not end in {SECONDS} s; so far:\n{said}") from None
+            raise AssertionError(
+                f"{', '.join(files)} with {what} did not end in {SECONDS} s; so far:\n{said}"
+            ) from None
 
 
 def main() -> None:

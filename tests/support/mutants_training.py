@@ -21,7 +21,18 @@ TABLE = {
         ),
     ],
     "tasks/methods.py": [
-        ("training scores the last mask", ', keep="last")', ")", "commands/test_text.py"),
+        (
+            "training scores the last mask",
+            'keep = "last" if values["search"] == "greedy" else None',
+            "keep = None",
+            "commands/test_text.py",
+        ),
+        (
+            "the last mask for every search",
+            'keep = "last" if values["search"] == "greedy" else None',
+            'keep = "last"',
+            "commands/test_images.py",
+        ),
     ],
     "data/texts/buckets.py": [
         ("batches of a pool not shuffled", "[permutation(rng, buckets.per_epoch)]", "", "data/test_buckets.py"),

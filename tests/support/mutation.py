@@ -3,6 +3,7 @@
 ::
 
     python -m tests.support.mutation --sample 150                # the same 150 each time: CI
+    python -m tests.support.mutation --finished --kept FILE      # all of the files that are done: CI, --deep
     python -m tests.support.mutation --kept FILE                 # all; FILE keeps the verdicts, to go on from
     python -m tests.support.mutation masks.py flip.py            # all of some files
 
@@ -33,7 +34,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from tests.support.copies import QUIET, ROOT, copy_tree, environment
-from tests.support.mutation_targets import TARGETS
+from tests.support.mutation_targets import FINISHED, SLOW, TARGETS
 from tests.support.mutator import Change, changes
 from tests.support.survivors import explained
 
@@ -204,6 +205,7 @@ def verdicts(mutants: list[Planted], kept: Path | None, jobs: int, folder: Path)
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("files", nargs="*", help="files of minadv/ (default: all of tests.support.mutation_targets)")
+    parser.add_argument("--finished", action="store_true", help="the files of which no mutant survives unexplained")
     parser.add_argument("--sample", type=int, help="this many of the mutants instead of all")
     parser.add_argument("--seed", type=int, default=0, help="of the sample")
     parser.add_argument("--kept", type=Path, help="a file that keeps verdicts, to go on from")
@@ -212,7 +214,9 @@ def main(arguments: list[str] | None = None) -> int:
     unknown = [file for file in options.files if file not in TARGETS]
     if unknown:
         parser.error(f"{', '.join(unknown)}: expected files among {', '.join(TARGETS)}")
-    files = options.files or list(TARGETS)
+    if options.finished:
+        options.files = list(FINISHED)
+    files = options.files or [file for file in TARGETS if options.sample is None or file not in SLOW]
     mutants = [mutant for file in files for mutant in planted(file)]
     if options.sample is not None:
         mutants = sample(mutants, options.sample, options.seed)

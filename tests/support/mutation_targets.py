@@ -48,10 +48,12 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "layers.py": ("test_layers.py", "gradients/test_layers.py", "test_bad_input_layers.py"),
     "lstm.py": ("test_lstm.py", *_CELL),
     "masks.py": ("test_masks.py", "test_bad_input.py"),
+    "memory.py": ("training/test_memory.py",),
     "objective.py": _SEARCH,
     "perturbations.py": ("test_input_perturbations.py",),
     "protocol.py": ("test_foreign_model.py", "models/test_classifier.py", *_SEARCH),
     "regularizers.py": _TERM,
+    "relax.py": ("properties/test_relaxed_masks.py", "training/test_memory.py"),
     "rnn.py": ("test_rnn.py", *_CELL),
     "searches.py": _SEARCH,
     "terms.py": _TERM,
@@ -60,12 +62,17 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "training/ema.py": ("training/test_schedules.py", "training/test_loop.py"),
     "training/interrupts.py": ("training/test_loop.py", "training/test_kill.py::test_ctrl_c"),
     "training/loop.py": ("training/test_loop.py", "training/test_log.py", "tasks/test_images.py"),
+    "training/memory.py": ("training/test_memory.py",),
     "training/optimizers.py": ("training/test_optimizers.py",),
     "training/parallel/choose.py": ("training/test_threads.py", "training/test_processes.py"),
     "training/parallel/processes.py": ("training/test_processes.py",),
     "training/parallel/ranks.py": ("training/test_ranks.py",),
     "training/parallel/threads.py": ("training/test_threads.py",),
-    "training/parallel/workers.py": ("training/test_ranks.py", "training/test_threads.py", "training/test_processes.py"),
+    "training/parallel/workers.py": (
+        "training/test_ranks.py",
+        "training/test_threads.py",
+        "training/test_processes.py",
+    ),
     "training/progress.py": ("training/test_log.py", "training/test_loop.py"),
     "training/runs/checkpoints.py": ("training/test_checkpoints.py",),
     "training/runs/folder.py": ("training/test_log.py", "tasks/test_image_runs.py"),
@@ -74,6 +81,19 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "training/schedules.py": ("training/test_schedules.py",),
     "training/task.py": ("training/test_loop.py", "tasks/test_images.py"),
 }
+
+SLOW = (
+    *(file for file in TARGETS if file.startswith("training/parallel/")),
+    "memory.py",
+    "relax.py",
+    "training/interrupts.py",
+    "training/memory.py",
+    "training/runs/folder.py",
+)
+"""Files whose tests start processes or train: left out of samples."""
+
+FINISHED = ("distances.py", "flip.py", "influence.py", "masks.py", "rnn.py")
+"""Files of which every mutant was run, and is noticed or explained: `--deep` runs all of theirs."""
 
 LEFT_OUT = {
     "__init__.py": "names only",
