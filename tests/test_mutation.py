@@ -1,4 +1,4 @@
-"""The generic mutants: what the mutator makes of a text, that verdicts are right, and that explained survivors exist."""
+"""The generic mutants: what the mutator makes of a text, right verdicts, and explained survivors that still exist."""
 
 import os
 import textwrap

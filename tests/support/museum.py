@@ -51,8 +51,8 @@ MUSEUM = [
             "hhat @ params.U + 2 * params.b  # (B, 4H)",
             FORWARD,
         ),
-        "Every gate sees twice its bias: the network can learn the same functions, but weights from elsewhere give other "
-        "predictions, and a bias moves at another rate.",
+        "Every gate sees twice its bias: the network can learn the same functions, but weights from elsewhere give "
+        "other predictions, and a bias moves at another rate.",
         "https://github.com/lisa-lab/DeepLearningTutorials/issues/81",
     ),
     Piece(
@@ -69,8 +69,8 @@ MUSEUM = [
             "dc_t = dh_t * o * (1 - tanh_c**2)",
             CELLS,
         ),
-        "What the later steps say about the cell is forgotten (= for +=): gradients reach back one step through the cell "
-        "instead of all of them.",
+        "What the later steps say about the cell is forgotten (= for +=): gradients reach back one step through the "
+        "cell instead of all of them.",
         "https://github.com/apache/mxnet/issues/4057",
     ),
     Piece(
@@ -146,8 +146,8 @@ MUSEUM = [
             "",
             "test_influence.py",
         ),
-        "At the base mask itself the distance has no slope, and the influence map is rounding: units are flipped by the "
-        "signs of errors of the last digit, and nothing says so.",
+        "At the base mask itself the distance has no slope, and the influence map is rounding: units are flipped by "
+        "the signs of errors of the last digit, and nothing says so.",
         None,
     ),
 ]

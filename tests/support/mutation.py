@@ -9,8 +9,8 @@
 
 A mutant that no test notices must be explained in `tests.support.survivors`; otherwise the run fails and lists it. A
 verdict is kept as long as the mutated file and its tests are unchanged. The tests of a mutant are cut off after
-`CPU_SECONDS` of processor time, which do not depend on what else the machine does, or `WALL_SECONDS` of waiting: a mutant
-that does not come to an end is noticed too.
+`CPU_SECONDS` of processor time, which do not depend on what else the machine does, or `WALL_SECONDS` of waiting: a
+mutant that does not come to an end is noticed too.
 """
 
 import argparse
@@ -28,7 +28,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -57,10 +57,11 @@ class Planted:
         return "\n".join((self.file, str(self.change.line), str(self.change.start), self.old, self.new))
 
     def __str__(self) -> str:
-        return f"minadv/{self.file}:{self.change.line} in {self.change.where or 'the file'}\n  - {self.old}\n  + {self.new}"
+        place = f"minadv/{self.file}:{self.change.line} in {self.change.where or 'the file'}"
+        return f"{place}\n  - {self.old}\n  + {self.new}"
 
 
-@lru_cache(maxsize=None)
+@cache
 def planted(file: str) -> tuple[Planted, ...]:
     """All mutants of a file."""
     text = (ROOT / "minadv" / file).read_text()
@@ -127,8 +128,9 @@ def _run_tests(copy: Path, tests: tuple[str, ...], said: Path) -> None:
         for name in [name for name in sys.modules if name.split(".")[0] in ("minadv", "tests")]:
             del sys.modules[name]
         sys.path[:] = [str(copy), *(p for p in sys.path if p not in ("", str(ROOT)))]
-        import minadv
         import pytest
+
+        import minadv
 
         assert Path(minadv.__file__ or "").is_relative_to(copy), minadv.__file__
         code = int(pytest.main([*QUIET, *(f"tests/{file}" for file in tests)]))

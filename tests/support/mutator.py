@@ -1,7 +1,7 @@
 """Every small mistake that can be made in a text of Python: one operator, number, condition, argument or statement.
 
-`changes(text)` lists them, each with its place, so that `Change.apply` leaves the rest of the text as it is. Left out is
-what no test could or should notice: docstrings, annotations, decorators, assertions (they are there for the type
+`changes(text)` lists them, each with its place, so that `Change.apply` leaves the rest of the text as it is. Left out
+is what no test could or should notice: docstrings, annotations, decorators, assertions (they are there for the type
 checker) and the words of errors and warnings.
 """
 
