@@ -180,6 +180,41 @@ def test_reselect_is_two_sided_and_then_selects_afresh(rng, put):
     assert_same_bits(last.eps["layer0"], top(second.im["layer0"]))
 
 
+def test_reselect_goes_on_from_a_side_even_where_the_random_start_is_better(put):
+    """The start has spent one flip on a random unit: it is remembered for the result, and not selected from."""
+    rng = np.random.default_rng(2)
+    trace = find_adversary(*network(rng, put, H=8, B=40), rng=rng, budgets=1, search=Reselect(K=2))
+    start, up, down, first, _ = trace.visits
+    lucky = to_host(start.d) > np.maximum(to_host(up.d), to_host(down.d))
+    assert lucky.any()
+    sides = np.stack([to_host(side.eps["layer0"]) for side in (up, down)])
+    assert (sides == to_host(first.eps["layer0"])).all(axis=2).any(axis=0).all()
+
+
+def test_greedy_keeps_an_earlier_mask_where_the_last_is_worse(put):
+    rng = np.random.default_rng(0)
+    trace = find_adversary(*network(rng, put, H=8, B=40), rng=rng, budgets=3, search=Greedy(K=2))
+    d = np.array([to_host(visit.d) for visit in trace.visits])  # (visits, B)
+    assert (d.argmax(axis=0) < 2).any()
+    assert_same_bits(trace.d, d.max(axis=0))
+
+
+def test_swaps_take_out_the_weakest_first_and_bring_in_the_strongest(rng, put):
+    """By the gain of each unit at the best mask: of the flipped ones the least, of the others the greatest."""
+    b, swaps = 2, 3
+    trace = find_adversary(*network(rng, put, B=6, H=8), rng=rng, budgets=b, search=Reselect(swaps=swaps))
+    top, tried = trace.visits[-1 - b * swaps], trace.visits[-b * swaps :]
+    eps, eps0, im = (to_host(part["layer0"]) for part in (top.eps, trace.eps0, top.im))
+    gain = (1 - 2 * eps0) * im
+    full = [row for row in range(len(eps)) if (eps[row] != eps0[row]).sum() == b]
+    assert full
+    for row in full:
+        inside = sorted(np.flatnonzero(eps[row] != eps0[row]), key=lambda unit: gain[row, unit])
+        outside = sorted(np.flatnonzero(eps[row] == eps0[row]), key=lambda unit: -gain[row, unit])
+        moved = [set(np.flatnonzero(to_host(visit.eps["layer0"])[row] != eps[row])) for visit in tried]
+        assert moved == [{out, into} for out in inside for into in outside[:swaps]]
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_swaps_never_make_it_worse_and_move_one_flip_each(seed, put):
     net = network(np.random.default_rng(seed), put, B=6, H=6)

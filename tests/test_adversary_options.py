@@ -142,6 +142,11 @@ def test_a_budget_of_one_warns(rng, put):
         assert [warning.filename for warning in warned] == [__file__]
 
 
+def test_a_budget_of_one_at_one_of_two_sites_warns(rng, put):
+    with pytest.warns(SmallBudgetWarning):
+        find_adversary(*network(rng, put, n_layers=2), rng=rng, budgets={"layer0": 3, "layer1": 1})
+
+
 @pytest.mark.parametrize("search", [Reselect(K=1), Exact(), Random(), Greedy(start="base")], ids=str)
 def test_a_budget_of_one_is_fine_without_a_random_start(search, rng, put):
     model, params, batch = network(rng, put, I=8, input_dropout=0.5)

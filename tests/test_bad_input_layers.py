@@ -30,6 +30,12 @@ TABLE = {
         "logits0 has shape (2, 3) and logits1 (2, 4), expected the same (..., C)",
     ),
     "no classes": (lambda put: distances.kl(put(f(2, 0)), put(f(2, 0))), ValueError, "expected the same (..., C)"),
+    "no axis of classes": (lambda put: distances.kl(put(f()), put(f())), ValueError, "expected the same (..., C)"),
+    "l2 of two shapes": (
+        lambda put: distances.l2(put(f(2, 3)), put(f(1, 3))),
+        ValueError,
+        "logits0 has shape (2, 3) and logits1 (1, 3), expected the same (..., C)",
+    ),
     "logits of integers": (
         lambda put: distances.l2(put(n(1, 2)), put(n(1, 2))),
         TypeError,

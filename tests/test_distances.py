@@ -98,6 +98,16 @@ def test_skl_in_single_precision(size, rng, put):
         np.testing.assert_allclose(mine, exact, atol=2e-6 * np.abs(exact).max() + 2e-7)
 
 
+@every_distance
+@pytest.mark.parametrize("gap", [1e-8, 1e-7, 1e-6])
+def test_no_distance_is_negative(name, gap, rng, put):
+    """Nearly equal predictions: rounding alone would make some of these sums negative."""
+    a0 = 0.1 * rng.standard_normal((1000, 10))
+    a1 = a0 + gap * rng.standard_normal(a0.shape)
+    d, _, _ = DISTANCES[name](put(a0.astype(np.float32)), put(a1.astype(np.float32)))
+    assert float(d.min()) >= 0
+
+
 def test_rkl_mirrors_kl(rng, put):
     a0, a1 = put(rng.standard_normal((2, 6, 4)))
     d, d0, d1 = distances.kl(a0, a1)

@@ -180,6 +180,13 @@ def test_infinite_gains_come_first(rule, put):
     assert to_host(out)[0, 2] == 1
 
 
+def test_the_released_rule_with_a_budget_of_all_units_changes_every_candidate(put):
+    """Kept units of negative and dropped ones of positive influence, however small; none where it is zero."""
+    eps, im = np.array([[1.0, 1, 1, 0, 0, 0]]), np.array([[-0.1, 0.1, 0, -0.1, 0.1, 0]])
+    out = flip(put(eps), put(im), put(np.ones((1, 6))), 6, rule="authors")
+    assert to_host(out)[0].tolist() == [0, 1, 1, 0, 1, 0]
+
+
 ONES = np.ones((2, 3))
 
 
@@ -189,6 +196,7 @@ ONES = np.ones((2, 3))
         ({"eps": 0.5 * ONES}, ValueError, r"eps is 0\.5 at \(0, 0\), expected a mask of zeros and ones"),
         ({"eps0": 2 * ONES}, ValueError, r"eps0 is 2\.0 at \(0, 0\), expected a mask of zeros and ones"),
         ({"eps": np.ones((2, 4))}, ValueError, r"eps has shape \(2, 4\), expected \(2, 3\) \(the shape of eps0\)"),
+        ({"eps": np.ones((1, 3))}, ValueError, r"eps has shape \(1, 3\), expected \(2, 3\) \(the shape of eps0\)"),
         ({"im": np.ones((3, 3))}, ValueError, r"im has shape \(3, 3\), expected \(2, 3\) \(the shape of eps0\)"),
         ({"eps0": np.ones(3)}, ValueError, r"eps0 has shape \(3,\), expected \(B, H\)"),
         ({"eps": ONES.astype(bool)}, TypeError, r"eps has dtype bool, expected float32 or float64"),

@@ -35,6 +35,17 @@ def test_one_unit_by_hand(put):
     assert_close(rnn.backward(params, cache, dh).m, expected)
 
 
+def test_the_double_sum_of_a_masked_readout_begins_at_its_first_step(rng, put):
+    """T = 1 with an initial state: one term u = 0 through the cell, and one u = t = 1 at the readout."""
+    params = put(rnn.init(rng, 2, 3, dtype=np.float64))
+    state = put(rnn.State(rng.standard_normal((2, 3))))
+    _, _, cache = rnn.forward(params, put(rng.standard_normal((1, 2, 2))), state=state)
+    dread = put(rng.standard_normal((1, 2, 3)))  # m = 1: what reaches h_1 through its masked copy is the same
+    hhat = rnn.backward(params, cache, dread).hhat
+    found = influence_map_double_sum(rnn, params, cache, dread, dread)
+    assert_close(found, hhat[0] * cache.h[0] + dread[0] * cache.h[1])
+
+
 def test_shapes(put):
     ones = put(np.ones((3, 2, 4)))
     with pytest.raises(ValueError, match=r"dhhat has shape \(2, 2, 4\), expected \(3, 2, 4\) \(the shape of h_prev\)"):
@@ -84,3 +95,10 @@ def test_a_map_of_zeros_warns_whatever_the_distance(put):
     """Two saturated networks can be far apart with no slope between them."""
     with pytest.warns(ZeroInfluenceWarning):
         assert warn_if_zero({"layer0": put(np.zeros((2, 3)))}, put(np.ones(2)))
+
+
+def test_one_site_with_influence_is_enough(put):
+    nothing, something = put(np.zeros((2, 3))), put(np.ones((2, 3)))
+    assert not warn_if_zero({"layer0": nothing, "layer1": something}, put(np.ones(2)))  # a warning would be an error
+    with pytest.warns(ZeroInfluenceWarning):
+        assert warn_if_zero({"layer0": nothing, "layer1": nothing}, put(np.ones(2)))

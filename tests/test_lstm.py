@@ -19,6 +19,10 @@ def test_init(rng, forget_bias):
     assert params.b.tolist() == [0] * 4 + [forget_bias] * 4 + [0] * 8
 
 
+def test_the_forget_gate_begins_open(rng):
+    assert lstm.init(rng, 2, 3).b.tolist() == [0] * 3 + [1] * 3 + [0] * 6
+
+
 def biased(put, i, f, g, o):
     """H = 1 with no weights: each gate is its bias."""
     return put(lstm.Params(W=np.zeros((1, 4)), U=np.zeros((1, 4)), b=np.array([i, f, g, o])))

@@ -166,6 +166,18 @@ def test_bad_input(rng, put):
         masks.hamming(eps, put(np.ones((3, 3))))
     with pytest.raises(TypeError, match=r"eps has dtype int64, expected float32 or float64"):
         masks.expect_binary("eps", put(EPS.astype(int)))
+    with pytest.raises(ValueError, match=r"eps has shape \(4,\), expected \(B, H\)"):
+        masks.expect_binary("eps", put(EPS[0]))
+    with pytest.raises(ValueError, match=r"p is 1, expected a probability"):
+        masks.scale(eps, "inverted", p=1)
+    with pytest.raises(ValueError, match=r"scale is 'twice', expected one of 'none', 'inverted', 'kept'"):
+        masks.scale_backward(eps, eps, "twice")
+    with pytest.raises(ValueError, match=r"dm has shape \(1, 4\), expected \(3, 4\) \(the shape of eps\)"):
+        masks.scale_backward(eps, eps[:1], "none")
+
+
+def test_a_drawn_mask_has_a_row_for_each_example(rng, put):
+    assert masks.bernoulli(rng, 0.5, (7, 3), like=put(EPS)).shape == (7, 3)
 
 
 def test_nan_is_not_binary(put):

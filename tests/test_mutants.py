@@ -3,10 +3,17 @@
 import numpy as np
 import pytest
 
-from tests.support import mutants, mutants_adversary, mutants_words
+from tests.support import mutants, mutants_adversary, mutants_training, mutants_words
+from tests.support.museum import MUSEUM
 from tests.support.mutants import TESTS_FAILED, run
 
-MUTANTS = [*mutants.MUTANTS, *mutants_adversary.MUTANTS, *mutants_words.MUTANTS]
+MUTANTS = [
+    *mutants.MUTANTS,
+    *mutants_adversary.MUTANTS,
+    *mutants_training.MUTANTS,
+    *mutants_words.MUTANTS,
+    *(piece.mutant for piece in MUSEUM),
+]
 
 
 @pytest.fixture(autouse=True)
@@ -15,9 +22,12 @@ def once(xp):
         pytest.skip("the mutants are of text that both backends share: running them on NumPy is enough")
 
 
-def test_the_copy_without_a_mutant_passes():
-    result = run(None, sorted({mutant.caught_by for mutant in MUTANTS}))
-    assert result.returncode == 0, result.stdout + result.stderr
+@pytest.mark.parametrize("file", sorted({mutant.caught_by for mutant in MUTANTS}))
+def test_the_copy_without_a_mutant_passes(file):
+    result = run(None, [file])
+    assert result.returncode == 0, (
+        f"tests/{file} of the copy: exit code {result.returncode}\n{result.stdout}{result.stderr}"
+    )
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: f"{mutant.file}: {mutant.name}")
@@ -26,3 +36,15 @@ def test_mutant_is_caught(mutant):
         pytest.importorskip("numba", reason="Numba is not installed: pip install minadv[fast]")
     result = run(mutant, [mutant.caught_by])
     assert result.returncode == TESTS_FAILED, f"exit code {result.returncode}\n{result.stdout}{result.stderr}"
+
+
+def test_each_mutant_has_a_name_of_its_own():
+    names = [(mutant.file, mutant.name) for mutant in MUTANTS]
+    assert sorted(set(names)) == sorted(names)
+
+
+@pytest.mark.parametrize("piece", MUSEUM, ids=lambda piece: piece.mutant.name)
+def test_a_piece_of_the_museum_says_what_it_does(piece):
+    assert piece.mutant.name.startswith("museum: ")
+    assert piece.effect.endswith(".")
+    assert piece.source is None or piece.source.startswith("https://github.com/")

@@ -236,3 +236,7 @@ def test_one_example(rng, put):
 def test_a_sum_takes_a_tuple():
     with pytest.raises(TypeError, match=r"expected a tuple of regularizers: Sum\(\(AdD\(\), VAT\(\)\)\)"):
         Sum(AdD(), VAT())
+
+
+def test_a_tenth_of_the_units_is_dropped_unless_told_otherwise():
+    assert [kind().p for kind in (VD, EL, FD, Pi)] == [0.1] * 4

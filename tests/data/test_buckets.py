@@ -67,6 +67,16 @@ def test_orders_differ_by_epoch_seed_and_name(rng: Any) -> None:
     assert 0 < np.count_nonzero(np.diff(means) < 0) < 19  # batches come in no order of length
 
 
+def test_the_batches_of_one_pool_are_shuffled(rng: Any) -> None:
+    """Within a pool documents are sorted; batches in that order would go from short to long in every epoch."""
+    steps = reviews_like(rng, 200)
+    buckets = Buckets(steps, 10, seed=0, pool=20)
+    for epoch in range(3):
+        longest = [int(steps[buckets.rows(step)].max()) for step in range(20 * epoch, 20 * (epoch + 1))]
+        assert longest != sorted(longest)
+        assert longest != sorted(longest, reverse=True)
+
+
 def test_rows_cannot_be_changed_for_the_next_caller() -> None:
     with pytest.raises(ValueError, match="read-only"):
         Buckets(np.ones(10, dtype=np.int64), 5, seed=0).rows(0)[0] = 3

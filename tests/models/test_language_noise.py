@@ -7,6 +7,7 @@ import pytest
 
 from minadv.backend import to_host
 from minadv.base.shared_draws import Share
+from minadv.base.trees import tree_map
 from minadv.models.language.model import LanguageModel, TokenBatch
 from minadv.models.language.noise import drop
 from tests.support.compare import assert_close, assert_same_bits
@@ -48,6 +49,15 @@ def test_dropout_is_scaled_and_keeps_its_dtype(dtype, put):
     dropped = drop(a, keep, 0.75)
     assert_same_bits(dropped, np.array([[4, 0], [12, 0]], dtype))
     assert drop(a, None, 0.75) is a
+
+
+def test_dropped_weights_are_back_after_the_pass(rng, put):
+    """DropConnect drops of a copy: weights set to zero in place would stay so, and all be zero after enough steps."""
+    net = language(rng, put, dropconnect=0.5)
+    before = to_host(tree_map(lambda a: a.copy(), net.params))
+    features, _, cache = net.model.body(net.params, net.batch, masks={}, noise=net.noise)
+    net.model.body_backward(net.params, cache, features)
+    assert_same_bits(net.params, before)
 
 
 def test_workers_that_share_a_batch_see_its_masks(put):

@@ -30,6 +30,7 @@ TABLE = {
     "influence.py": [
         ("states one step late", "g[u] * h[u]", "g[u] * h[u + 1]", MAPS),
         ("u = t left out", "dm = dm + dread[t - 1] * h[t]", "pass", MAPS),
+        ("one site without influence warns", "or all(not bool", "or any(not bool", INFLUENCE),
         ("one example without a distance warns", "(d <= nothing).all()", "(d <= nothing).any()", INFLUENCE),
     ],
     "objective.py": [
@@ -67,6 +68,20 @@ TABLE = {
             "swap without giving up a place",
             "candidate[rows, out] = eps0[rows, out]",
             "pass",
+            SEARCH,
+        ),
+        ("re-selection from the random start", "eps = best(scored).eps", "eps = best(visits).eps", SEARCH),
+        (
+            "swaps take the strongest out",
+            "xp.where(flipped, gain, np.inf)",
+            "xp.where(flipped, -gain, np.inf)",
+            SEARCH,
+        ),
+        ("small budgets at all sites or no warning", "1 in budgets.values()", "set(budgets.values()) == {1}", OPTIONS),
+        (
+            "the last mask, whatever is kept",
+            'visits[-1] if self.keep == "last" else best(visits)',
+            "visits[-1]",
             SEARCH,
         ),
         ("former names unknown", "FORMER.get(option, option)", "option", RECORDS),

@@ -69,6 +69,17 @@ def test_a_damaged_one_does_not_count_as_kept(run: Path) -> None:
     assert [name for name in names(run) if name.endswith("json")] == ["step-00000030.json", "step-00000040.json"]
 
 
+def test_the_arrays_of_a_damaged_one_are_left_as_long_as_it_is(run: Path) -> None:
+    """Its JSON file may be mended by hand, and then needs them; with it they go too."""
+    arrays = tensors_of(run, 20)
+    before = arrays.read_bytes()
+    (run / "checkpoints" / "step-00000020.json").write_text("{}")
+    save(run, 30, tree_at(30), {"at": 30}, keep=3)
+    assert arrays.read_bytes() == before
+    save(run, 40, tree_at(40), {"at": 40}, keep=1)
+    assert not arrays.exists()
+
+
 def test_the_same_step_again(run: Path) -> None:
     save(run, 20, tree_at(20), {"at": 20})
     save(run, 20, {**tree_at(20), "params": tree_at(5)["params"]}, {"at": 20.5})

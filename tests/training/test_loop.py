@@ -30,8 +30,8 @@ from minadv.training.loop import (
 )
 from minadv.training.optimizers import ASGD, SGD, Adam, RMSProp
 from minadv.training.parallel.workers import OneWorker
-from minadv.training.runs import checkpoints
-from minadv.training.schedules import RampDown, RampUp
+from minadv.training.runs import checkpoints, log
+from minadv.training.schedules import ExponentialDecay, RampDown, RampUp
 from tests.support.compare import assert_same_bits, pairs
 from tests.support.problems import Around, Poisoned, Scripted, task
 
@@ -136,6 +136,55 @@ def test_schedules_are_functions_of_the_epoch(put: Any) -> None:
     last, _ = train(Asked(task(put)), Recipe(steps=11, optimizer=SGD(0.1), lr_schedule=RampDown(2, 1)))
     moved = max(float(np.abs(a - b).max()) for _, a, b in pairs(state.params, last.params))
     assert 0 < moved <= 0.1 * RampDown(2, 1)(11 / 6)  # the rate, its factor, and a gradient clipped to norm 1
+
+
+def test_the_rate_of_a_step_is_that_of_its_epoch_its_number_and_its_task(put: Any) -> None:
+    """Step n, counted from 0, is given the factors of n: a first step is not decayed."""
+    scales = []
+
+    class Long(Around):
+        def rate(self, step: int) -> float:
+            return 1 + step / 10
+
+    class Watched(SGD):
+        def step(self, params: Any, grads: Any, state: Any, *, lr_scale: float = 1.0) -> Any:
+            scales.append(lr_scale)
+            return super().step(params, grads, state, lr_scale=lr_scale)
+
+    schedules: dict[str, Any] = {"lr_schedule": RampDown(2, 1), "step_schedule": ExponentialDecay(0.5)}
+    train(Long(task(put)), Recipe(steps=12, optimizer=Watched(0.1), **schedules))
+    assert scales == pytest.approx([RampDown(2, 1)(n / 6) * 0.5**n * (1 + n / 10) for n in range(12)], rel=1e-12)
+
+
+def test_a_run_without_a_checkpoint_begins_its_log_anew(put: Any, tmp_path: Path) -> None:
+    """A run that was stopped before its first checkpoint has logged evaluations that will be made again."""
+    pytest.importorskip("safetensors")
+    log.start(tmp_path / "log.jsonl", {"kind": "header", "step": 0})
+    recipe = Recipe(steps=5, eval_every=1, checkpoint_every=5)
+    with pytest.raises(TrainingError):
+        train(Poisoned(task(put), 3, "V", math.nan), recipe, tmp_path)
+    assert [r["step"] for r in log.read(tmp_path / "log.jsonl")] == [0, 1, 2, 3]
+    _, records = train(task(put), recipe, tmp_path)
+    assert [r["step"] for r in records] == [1, 2, 3, 4, 5]
+    assert [r["step"] for r in log.read(tmp_path / "log.jsonl")] == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_run_that_goes_on_says_so_in_its_log_unless_it_is_finished(put: Any, tmp_path: Path) -> None:
+    pytest.importorskip("safetensors")
+    log.start(tmp_path / "log.jsonl", {"kind": "header", "step": 0})
+    recipe, resumed = Recipe(steps=4, eval_every=2), {"kind": "resumed"}
+    train(task(put), recipe, tmp_path)
+    train(task(put), replace(recipe, steps=6), tmp_path, resumed=resumed)
+    train(task(put), replace(recipe, steps=6), tmp_path, resumed=resumed)
+    said = [(r["kind"], r["step"]) for r in log.read(tmp_path / "log.jsonl")][1:]
+    assert said == [("evaluation", 2), ("evaluation", 4), ("resumed", 4), ("evaluation", 6)]
+
+
+def test_an_evaluation_before_the_first_step_is_told(put: Any) -> None:
+    seen: list[Any] = []
+    _, records = train(task(put), Recipe(steps=2, eval_every=2, eval_first=True), on_evaluation=seen.append)
+    assert [record["step"] for record in seen] == [0, 2]
+    assert seen == records
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])

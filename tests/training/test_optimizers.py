@@ -188,6 +188,14 @@ def test_averaging_brings_noisy_descent_closer_to_the_minimum(rng: Any, put: Any
     assert distance(state.average) < distance(params) / 3
 
 
+def test_settings_at_the_edge_are_fine() -> None:
+    """Zero is no momentum, no decay, no guard: each a method of its own, and none an error."""
+    SGD(0.1, momentum=0.0, weight_decay=0.0)
+    RMSProp(0.1, decay=0.0, tiny=0.0)
+    Adam(0.1, beta1=0.0, beta2=0.0, tiny=0.0)
+    ASGD(0.1, weight_decay=0.0, interval=1)
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [

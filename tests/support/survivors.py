@@ -1,0 +1,137 @@
+"""Mutants that no test notices, and why none should: what `tests.support.mutation` accepts.
+
+An entry names a file of minadv/, the function, the line as it is and as the mutant has it; entries of one reason stand
+under it. `tests/test_mutation.py` checks that each still is a mutant of a line that exists.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Survivor:
+    """In ``where`` of ``file`` the line ``old`` may become ``new``, because of ``why``."""
+
+    file: str
+    where: str
+    old: str
+    new: str
+    why: str
+
+
+_JS_R = (
+    "r = xp.subtract(log_p0, log_p1, out=log_p0)  # in place, as all below: for a vocabulary, memory is the bottleneck"
+)
+_LARGER = "larger = _log1p(xp.tanh(larger, out=larger))  # exact to rounding near r = 0, for two nearly equal networks"
+_KL_NEAR = "near = xp.where(xp.abs(r) < 1, r, 0)"
+_KL_TERMS = "terms = xp.where(xp.abs(r) < 1, p0 * (near + xp.expm1(-near)), p0 * r + gap)"
+_SKL_GAP = "gap = xp.tanh(xp.multiply(r, 0.5, out=log_p1), out=log_p1)"
+_GAP = "gap: Array = xp.where(near, p * xp.expm1(-xp.where(near, r, 0)), q - p)"
+_ZERO = "zero = bool((d <= nothing).all()) or all(not bool(values.any()) for values in im.values())"
+_NOTHING = "nothing = (100 * float(xp.finfo(d.dtype).eps)) ** 2  # D is quadratic in the difference of two logits"
+_DOUBLE = "g = cell.backward(params, cache, only_t, weights=False).hhat  # g[u] = d(lam_t D_t) / d hhat_u"
+_RUNNING = "a = xp.concatenate([a[..., :reach], op(a[..., reach:], a[..., :-reach])], axis=-1)"
+_MAP = "dm = influence_map(h[:-1], dhhat)  # Eq. 6"
+
+TABLE: dict[str, list[tuple[str, str, str, str]]] = {
+    "an array of its own in the place of a buffer: the same numbers in more memory": [
+        ("distances.py", "js", _JS_R, _JS_R.replace(", out=log_p0", "")),
+        ("distances.py", "js", "larger = xp.abs(r, out=log_p1)", "larger = xp.abs(r)"),
+        ("distances.py", "js", _LARGER, _LARGER.replace(", out=larger", "")),
+        ("distances.py", "js", "terms0 = xp.minimum(r, 0, out=r)", "terms0 = xp.minimum(r, 0)"),
+        ("distances.py", "skl", "r = xp.subtract(log_p0, log_p1, out=log_p0)", "r = xp.subtract(log_p0, log_p1)"),
+        ("distances.py", "skl", _SKL_GAP, _SKL_GAP.replace("0.5, out=log_p1", "0.5")),
+        ("distances.py", "skl", _SKL_GAP, _SKL_GAP.replace("), out=log_p1)", "))")),
+    ],
+    "the two sides of a product or another commutative operation": [
+        ("distances.py", "skl", _SKL_GAP, _SKL_GAP.replace("r, 0.5", "0.5, r")),
+        (
+            "flip.py",
+            "_running",
+            _RUNNING,
+            _RUNNING.replace("a[..., reach:], a[..., :-reach]", "a[..., :-reach], a[..., reach:]"),
+        ),
+        ("rnn.py", "backward", _MAP, _MAP.replace("h[:-1], dhhat", "dhhat, h[:-1]")),
+        ("lstm.py", "backward", _MAP, _MAP.replace("h[:-1], dhhat", "dhhat, h[:-1]")),
+        ("gru.py", "backward", _MAP, _MAP.replace("h[:-1], dhhat", "dhhat, h[:-1]")),
+    ],
+    "two forms of one number that agree to rounding on either side of the place where they change": [
+        ("distances.py", "kl", _KL_NEAR, _KL_NEAR.replace("< 1", "<= 1")),
+        ("distances.py", "kl", _KL_NEAR, _KL_NEAR.replace("< 1", "< 2")),
+        ("distances.py", "kl", _KL_TERMS, _KL_TERMS.replace("< 1", "<= 1")),
+        ("distances.py", "kl", _KL_TERMS, _KL_TERMS.replace("< 1", "< 0")),
+        ("distances.py", "_gap", "near = xp.abs(r) < 1", "near = xp.abs(r) <= 1"),
+        ("distances.py", "_gap", "near = xp.abs(r) < 1", "near = xp.abs(r) < 0"),
+        ("distances.py", "_gap", "near = xp.abs(r) < 1", "near = xp.abs(r) < 2"),
+    ],
+    "the value of a branch that is not taken": [
+        ("distances.py", "kl", _KL_NEAR, _KL_NEAR.replace("r, 0)", "r, 1)")),
+        ("distances.py", "_gap", _GAP, _GAP.replace("r, 0)", "r, 1)")),
+        (
+            "bounds.py",
+            "bias_js",
+            "y_log_y = y * np.log(np.where(y > 0, y, 1))",
+            "y_log_y = y * np.log(np.where(y > 0, y, 2))",
+        ),
+    ],
+    "x is what rounding has lost of a sum from 1 to 2: dividing it by that sum changes the last digit but one": [
+        ("distances.py", "_log1p", "x /= u", "pass"),
+        ("distances.py", "_log1p", "x /= u", "x *= u"),
+    ],
+    "a number from a continuous distribution is never exactly the threshold": [
+        (
+            "masks.py",
+            "bernoulli",
+            "return same_place((uniform >= p).astype(like.dtype), like)",
+            "return same_place((uniform > p).astype(like.dtype), like)",
+        ),
+    ],
+    "a guard against rounding: any small number does": [
+        (
+            "masks.py",
+            "budget",
+            "flips = int(np.floor(delta * n_hidden + 1e-9))",
+            "flips = int(np.floor(delta * n_hidden + 2e-09))",
+        ),
+        ("influence.py", "warn_if_zero", _NOTHING, _NOTHING.replace("100", "200")),
+        ("influence.py", "warn_if_zero", _ZERO, _ZERO.replace("d <= nothing", "d < nothing")),
+    ],
+    "a row that keeps nothing has no scale of its own: its m is zero, and its gradient a convention": [
+        (
+            "masks.py",
+            "_kept",
+            "return namespace(S).where(S > 0, S, 1)  # type: ignore[no-any-return]",
+            "return namespace(S).where(S > 0, S, 2)  # type: ignore[no-any-return]",
+        ),
+    ],
+    "a candidate of influence zero never passes the strict threshold": [
+        ("flip.py", "_authors", "candidate = (eps == 1) & (im <= 0)", "candidate = (eps == 1) & (im < 0)"),
+        (
+            "flip.py",
+            "_authors",
+            "candidate = candidate | ((eps == 0) & (im > 0))",
+            "candidate = candidate | ((eps == 0) & (im >= 0))",
+        ),
+    ],
+    "one more doubling joins nothing: the slices are empty": [
+        ("flip.py", "_running", "while reach < a.shape[-1]:", "while reach <= a.shape[-1]:"),
+    ],
+    "only the shape is read": [
+        (
+            "influence.py",
+            "influence_map_double_sum",
+            "dm: Array = xp.zeros_like(h[0])",
+            "dm: Array = xp.zeros_like(h[1])",
+        ),
+    ],
+    "asks for gradients that nobody reads: the same result for more work": [
+        ("influence.py", "influence_map_double_sum", _DOUBLE, _DOUBLE.replace(", weights=False", "")),
+        ("influence.py", "influence_map_double_sum", _DOUBLE, _DOUBLE.replace("False", "True")),
+    ],
+}
+SURVIVORS = [Survivor(*row, why) for why, rows in TABLE.items() for row in rows]
+_KNOWN = {(s.file, s.where, s.old, s.new) for s in SURVIVORS}
+
+
+def explained(file: str, where: str, old: str, new: str) -> bool:
+    """Whether this mutant may survive."""
+    return (file, where, old, new) in _KNOWN
