@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from minadv.commands.numbers import positive
+from minadv.commands.numbers import few
 from minadv.tasks.family import of_run
 from minadv.tasks.run import Run, open_run
 
@@ -19,7 +19,7 @@ def add_run(parser: argparse.ArgumentParser) -> None:
 def add_workers(parser: argparse.ArgumentParser) -> None:
     """Add the option of how many workers share the work."""
     parser.add_argument(
-        "--workers", type=positive, metavar="N", help="workers that share the work (default: all cores, if it pays)"
+        "--workers", type=few, metavar="N", help="workers that share the work (default: all cores, if it pays)"
     )
 
 
