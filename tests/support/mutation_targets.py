@@ -19,6 +19,7 @@ _SEARCH = (
     "test_adversary_options.py",
     "test_adversary.py",
     "test_adversary_bad_input.py",
+    "test_relax.py",
     "properties/test_searches.py",
     "gradients/test_influence.py",
 )
@@ -62,7 +63,12 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "training/ema.py": ("training/test_schedules.py", "training/test_loop.py"),
     "training/finite.py": ("training/test_loop.py",),
     "training/interrupts.py": ("training/test_loop.py", "training/test_kill.py::test_ctrl_c"),
-    "training/loop.py": ("training/test_loop.py", "training/test_log.py", "tasks/test_images.py"),
+    "training/loop.py": (
+        "training/test_loop.py",
+        "training/test_watch.py",
+        "training/test_log.py",
+        "tasks/test_images.py",
+    ),
     "training/memory.py": ("training/test_memory.py",),
     "training/optimizers.py": ("training/test_optimizers.py",),
     "training/parallel/choose.py": ("training/test_threads.py", "training/test_processes.py"),

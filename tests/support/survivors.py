@@ -127,6 +127,31 @@ TABLE: dict[str, list[tuple[str, str, str, str]]] = {
         ("influence.py", "influence_map_double_sum", _DOUBLE, _DOUBLE.replace(", weights=False", "")),
         ("influence.py", "influence_map_double_sum", _DOUBLE, _DOUBLE.replace("False", "True")),
     ],
+    "runs only where there is a GPU: the suite on CuPy and a stand-in hold what can be held without one": [
+        (
+            "backend.py",
+            "choose_device",
+            'return Device("gpu", cupy, f"CuPy {cupy.__version__} on {name}")',
+            'return Device(cupy, "gpu", f"CuPy {cupy.__version__} on {name}")',
+        ),
+        (
+            "backend.py",
+            "to_device",
+            "return tree_map(lambda a: target.xp.asarray(a) if is_host(a) else a, tree)",
+            "return tree_map(lambda a: (target.xp.asarray(a)), tree)",
+        ),
+    ],
+    "another small network shows the same counterexample": [
+        (
+            "counterexamples.py",
+            "greedy_counterexample",
+            'n_nets: int = 100, *, n_hidden: int = 6, budget: int = 2, seed: int = 0, distance: str = "js"',
+            'n_nets: int = 100, *, n_hidden: int = 5, budget: int = 2, seed: int = 0, distance: str = "js"',
+        ),
+    ],
+    "how often the progress bar is drawn anew, which a reader of the terminal sees and no result": [
+        ("training/progress.py", "Progress.__init__", "dynamic_ncols=True, ...", "dynamic_ncols=True,"),
+    ],
 }
 SURVIVORS = [Survivor(*row, why) for why, rows in TABLE.items() for row in rows]
 _KNOWN = {(s.file, s.where, s.old, s.new) for s in SURVIVORS}
