@@ -194,7 +194,7 @@ def test_a_warning_is_said_once(put: Any, capfd: Any) -> None:
     with pytest.warns(UserWarning, match="a budget of 1"):
         workers.step(toy.init(), 0, weight=1.0, carry=None)
     workers.close()
-    assert capfd.readouterr().err == ""
+    assert "a budget of 1" not in capfd.readouterr().err  # where Numba compiles, that is said there
 
 
 def test_flat_memory_holds_a_tree() -> None:
