@@ -161,6 +161,7 @@ def train(job: Job) -> dict[str, Any]:
         "test_loss": tested["loss"],
         "attacked_error": attacked(run.model, run.params, data.test, setting.budgets[0]),
         "seconds": seconds,
+        "commit": reporting.commit()["commit"],
     }
     reporting.write_json(job.path, result, own=True)
     return result
@@ -209,6 +210,18 @@ def compare(setting: Setting, seeds: int, given: dict[str, Any], workers: int) -
     return [{**r, "part": "tuning"} for r in tuned] + [{**r, "part": "final"} for r in final]
 
 
+def summary(results: list[dict[str, Any]]) -> dict[str, Any]:
+    """Results as they are kept: five digits, the commits told once, and the curves of reported runs of `none` alone."""
+
+    def kept(r: dict[str, Any]) -> dict[str, Any]:
+        curve = r["method"] == "none" and r["part"] == "final"
+        left_out = {"commit", "setting"} | (set() if curve else {"valid_losses"})
+        told = {name: value for name, value in r.items() if name not in left_out}
+        return {name: float(f"{value:.5g}") if isinstance(value, float) else value for name, value in told.items()}
+
+    return {"commits": sorted({str(r.get("commit")) for r in results}), "results": list(map(kept, results))}
+
+
 @reporting.one_line_errors
 def main(argv: Sequence[str] | None = None) -> None:
     """The command line."""
@@ -230,7 +243,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         results = compare(setting, args.seeds or setting.seeds, given, args.workers)
         about = reporting.facts(started, setting=asdict(setting), passes=stronger_report.passes(SEARCHES))
         about["command"] = reporting.command("stronger", argv)
-        data["tasks"][name] = {"facts": about, "results": results}
+        data["tasks"][name] = {"facts": about, **summary(results)}
     data = records.plain(data)
     paths = [
         reporting.write_results(path, data),

@@ -166,9 +166,23 @@ def verdict(task: Mapping[str, Any]) -> str:
         "Passes a step: " + ", ".join(f"{costs[m]:g} for {m}" for m in ("VD", "RDrop", "greedy K=2", "Memory")) + ".",
         f"Against what people use today: {said('Memory', 'RDrop')}; {said('Memory', 'FD')}.",
         f"Under an attack of {flips} flips by the longest Relax the error is {named}, each at its chosen strength.",
+        _edge(task),
         _converged(task),
     )
     return "\n".join(f"- {line}" for line in lines)
+
+
+def _edge(task: Mapping[str, Any]) -> str:
+    """Which methods took the largest weight that was tried, and might have taken a larger one."""
+    most = max(r["weight"] for r in task["results"])
+    ends = [
+        method
+        for method in methods(task)
+        for r in task["results"]
+        if r["part"] == "final" and (r["method"], r["strength"], r["seed"]) == (method, chosen(task, method), 0)
+        if r["weight"] == most
+    ]
+    return f"The weight chosen is the largest that was tried, {most:g}, for {', '.join(ends) or 'no method'}."
 
 
 def _converged(task: Mapping[str, Any]) -> str:
@@ -208,7 +222,7 @@ def _how(task: Mapping[str, Any], seeds: int) -> str:
         f"{setting['epochs']} epochs, batches of {setting['batch']}, Adam 1e-2. The strength is "
         f"chosen by the validation error of the reported runs, the weight of each strength (0.3, 1 or 3) by that of "
         f"{setting['tuning']} other seed(s). `{about['command']}`, {reporting.core_time(task['results'])}, "
-        f"{about['cpu']}, {reporting.at_commit(about)}, NumPy {about['numpy']}."
+        f"{about['cpu']}, runs of commit {', '.join(c[:7] for c in task['commits'])}, NumPy {about['numpy']}."
     )
 
 

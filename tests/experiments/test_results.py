@@ -16,7 +16,7 @@ from experiments.bench import images as bench_images
 from experiments.bench import language as bench_language
 from experiments.bench import report as bench_report
 from experiments.bench import text as bench_text
-from experiments.parts import cost, records, reporting
+from experiments.parts import cost, records, reporting, stronger_report
 
 FILES = sorted(reporting.RESULTS.glob("*.json"))
 LARGEST = 200_000
@@ -32,6 +32,7 @@ PAGES: dict[str, Callable[[Any], str]] = {
     "bounds": bounds.page,
     "search_quality": search_quality.page,
     "scaling": scaling.page,
+    "stronger": stronger_report.page,
     "bench": bench_report.text,
     "bench_images": bench_images.text,
     "bench_language": bench_language.report,
@@ -46,6 +47,7 @@ FIGURES: dict[str, Callable[[Any], Any]] = {
     "figure3-digits": lambda data: figure3.figure(data["results"]),
     "bounds": lambda data: bounds.figure(data["results"]),
     "search_quality": lambda data: search_quality.figure(data["results"]),
+    "stronger": stronger_report.figure,
     "bench": bench_figure.figure,
 }
 """What draws the figure of each file of data that has one."""

@@ -69,7 +69,7 @@ def made_up(errors: dict[str, float], noise: float = 0.1) -> dict[str, Any]:
         for seed in range(4)
     ]
     facts = {"setting": asdict(setting), "passes": stronger_report.passes(SEARCHES), **reporting.facts(0.0)}
-    return {"facts": facts, "results": results}
+    return {"facts": facts, "commits": ["0123456789"], "results": results}
 
 
 def test_the_verdict_follows_from_the_numbers() -> None:
