@@ -90,7 +90,7 @@ class Classify:
         self, params: Any, step: int, *, weight: float, carry: Any, part: Part = WHOLE, model: Any = None
     ) -> tuple[Term, Rows | None]:
         rows = self._batches.rows(step)
-        part = replace(part, group=self.regularizer.group)
+        part = replace(part, group=max(part.group, self.regularizer.group))
         mine = rows[part.rows(len(rows))]
         x, y = take(self.data.train, mine)
         more = {} if carry is None else {"memory": carry.of(mine, like=x)}

@@ -150,7 +150,8 @@ class TextTask:
     def term(
         self, params: Any, step: int, *, weight: float, carry: Any, part: Part = WHOLE, model: Any = None
     ) -> tuple[Term, Rows | None]:
-        model, part = self.model if model is None else model, replace(part, group=self.regularizer.group)
+        model = self.model if model is None else model
+        part = replace(part, group=max(part.group, self.regularizer.group))
         with model.scope():  # within it, what passes derive from the parameters is computed once
             made = [pair for r in self.readings for pair in self._terms(r, params, step, weight, carry, part, model)]
         if not made:  # neighbours that see each other's masks stay together: all may be another worker's
