@@ -188,15 +188,15 @@ def mean_adversarial_mask(
     """The share of the first ``n`` examples whose adversarial mask keeps each unit, by site.
 
     ``search`` are options of `minadv.find_adversary`. Random numbers are drawn for `DRAWN` examples at a time, so
-    that the masks do not depend on ``batch_size``.
+    that the masks do not depend on ``batch_size``; neighbours that may see each other's masks stay together.
     """
     total: dict[str, Array] = {}
     model = reusing(model)
-    n = min(n, len(split))
+    n, group = min(n, len(split)), getattr(search.get("search"), "group", 1)
     for block in in_order(n, DRAWN):
         size, before = block.stop - block.start, rng
-        count = -(-size // batch_size)
-        for part in (Part(index, count) for index in range(count)):
+        count = max(1, min(-(-size // batch_size), size // group))
+        for part in (Part(index, count, group) for index in range(count)):
             rng = deepcopy(before)
             rows = part.rows(size)
             x, y = take(split, slice(block.start + rows.start, block.start + rows.stop))
