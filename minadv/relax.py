@@ -40,7 +40,8 @@ class Relax(Search):
     at the whole mask, and the top b chosen afresh from eps0. ``runner_up`` also tries the set that the last map ranks
     second. ``borrow`` tries the masks of that many other examples: of those among `GROUP` neighbours that have the same
     predicted class, the ones that were moved furthest. ``swaps`` takes the map at the best mask, and tries that many
-    exchanges of one unit, the most promising first. ``keep="last"`` returns the mask of step 2 unscored.
+    exchanges of one unit (or all that there are), the most promising first. ``keep="last"`` returns the mask of step 2
+    unscored.
 
     Passes: 1 + S + reselect backward and S + reselect + 1 forward for S stages (one forward less with ``keep="last"``);
     one forward more for the runner-up and for each borrowed mask; swaps add 1 + swaps forward and 1 backward.
@@ -59,8 +60,6 @@ class Relax(Search):
             raise ValueError(f"stages is {self.stages!r}, expected a tuple of whole numbers, such as (2,) or (4, 2)")
         for L in self.stages:
             expect_at_least("stages", L, 1)
-        for name in ("reselect", "borrow", "swaps"):
-            expect_at_least(name, getattr(self, name), 0)
         if not isinstance(self.runner_up, bool):
             raise ValueError(f"runner_up is {self.runner_up!r}, expected True or False")
         expect_fields(self)

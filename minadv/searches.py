@@ -1,9 +1,9 @@
 r"""The searches for the adversarial mask: small frozen records of their own options, over one objective.
 
-`Greedy` is the paper's (Eq. 7, 8). minadv's own are stronger: `Reselect`, `minadv.relax.Relax` for the price of the
-paper's, and `minadv.memory.Memory` for training. `Exact` tries every mask, for small networks; `Random` is the
-baseline. `minadv.adversary.find_adversary` runs any of them, and `by_name`
-makes one from the names and options of the command line.
+`Greedy` is the paper's (Eq. 7, 8). minadv's own are stronger: `Reselect`, `minadv.relax.Relax` for about the price of
+the paper's with K = 2, and `minadv.memory.Memory` for training. `Exact` tries every mask, for small networks; `Random`
+is the baseline. `minadv.adversary.find_adversary` runs any of them, and `by_name` makes one from the names and options
+of the command line.
 """
 
 from __future__ import annotations

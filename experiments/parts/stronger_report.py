@@ -231,6 +231,10 @@ HEADING = """# Does a stronger adversary pay?
 Every method is given three strengths (a probability p, or a number of flips) and three weights; each seed draws its own
 training, validation and test examples, weights and order, the same for all methods, so that differences are paired.
 Passes a step are forward and backward passes of training, the search's included; core seconds are those of one run.
+All seeds draw from the same images (MNIST's test images are the same for all), and their examples overlap: intervals
+and p-values speak of other draws from these images, not of other data. A bootstrap interval over five seeds is too
+narrow; the p-value is the one to go by. The weights were chosen on validation examples that are test examples of other
+seeds of the digits.
 """
 
 

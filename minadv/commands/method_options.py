@@ -54,8 +54,8 @@ METHOD: dict[str, dict[str, Any]] = {
     "search": {
         "choices": ("greedy", "reselect", "relax", "memory", "random"),
         "default": "greedy",
-        "help": "search for the adversarial mask (add, last); greedy: the paper's; relax, memory: stronger for the "
-        "same price; exact: for small networks",
+        "help": "search for the adversarial mask (add, last); greedy: the paper's; relax, memory: stronger, for "
+        "about the price of greedy with --adv-steps 2; exact: for small networks",
     },
     "stages": {
         "type": few,

@@ -23,12 +23,13 @@ EXAMPLES = 32
 
 
 def adversary(task: Any, params: Any, carry: Any, step: int) -> dict[str, float]:
-    """The mean D that the task's own search finds in a part of the step's batch, that of `STRONG`, and their ratio."""
+    """The mean D that the task's own search finds in a part of the step's batch, and its share of the strong D.
+
+    The strong D is the mean that `STRONG` finds for the same examples, or the own one where that is larger.
+    """
     regularizer = task.regularizer
-    load = task.load
-    count = min(load.examples, max(1, load.examples * regularizer.group // EXAMPLES))
-    part = Part(0, count)
-    given = {"weight": 1.0, "part": part}
+    count = max(1, task.load.examples * regularizer.group // EXAMPLES)
+    given = {"weight": 1.0, "part": Part(0, count, STRONG.group)}  # the same examples for both searches
     own, _ = task.term(params, step, carry=handed(task, carry, step), **given)
     stronger = replace(task, regularizer=with_search(regularizer, STRONG))
     strong, _ = stronger.term(params, step, carry=None if isinstance(carry, Table) else carry, **given)

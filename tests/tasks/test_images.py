@@ -15,7 +15,7 @@ from minadv.data.images.batches import Batches, take
 from minadv.layers import log_softmax
 from minadv.models.classifier import Batch, Classifier
 from minadv.regularizers import FD, VD, AdD, Plain
-from minadv.searches import Greedy, Random, Reselect
+from minadv.searches import Greedy, Random, Relax, Reselect
 from minadv.tasks.images.task import Classify, evaluate, mean_adversarial_mask
 from minadv.tasks.run import Run
 from minadv.training.ema import EMA
@@ -134,6 +134,10 @@ def test_the_mean_adversarial_mask(put: Any, monkeypatch: pytest.MonkeyPatch) ->
     blocks = [Batch(*take(toy.data.test, slice(first, first + 10))) for first in (0, 10)]
     eps = [to_host(find_adversary(toy.model, params, b, rng=rng, **search).eps["layer0"]) for b in blocks]
     assert by_hand[0]["layer0"] == pytest.approx(np.concatenate(eps).mean(axis=0))
+    monkeypatch.setattr("minadv.tasks.images.task.DRAWN", 24)
+    given = {"rng": None, "n": 24, "budgets": 2, "search": Relax(borrow=2)}
+    together, apart = (mean_adversarial_mask(toy.model, params, toy.data.test, batch_size=b, **given) for b in (100, 5))
+    assert together == apart  # neighbours that borrow from each other stay together
     tracked = replace(toy, track={"budgets": 2, "search": Greedy(K=2)}).evaluate(params, "valid")
     assert tracked["error"] == toy.evaluate(params, "valid")["error"]
     assert tracked == replace(toy, track={"budgets": 2, "search": Greedy(K=2)}).evaluate(params, "valid")

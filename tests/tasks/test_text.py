@@ -3,6 +3,7 @@
 import math
 import warnings
 from dataclasses import replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -15,14 +16,14 @@ from minadv.data.texts.buckets import Buckets, density, make_batch
 from minadv.influence import ZeroInfluenceWarning
 from minadv.models.text import TextBatch
 from minadv.regularizers import AT, EL, FD, VAT, VD, AdD, Plain, RDrop, Sum
-from minadv.searches import Greedy, Reselect
+from minadv.searches import Greedy, Memory, Relax, Reselect
 from minadv.tasks.pretrain import task as pretraining
 from minadv.tasks.text import reading as readings
 from minadv.tasks.text import task as texts
 from minadv.training.loop import Recipe, train
 from minadv.training.optimizers import Adam
 from minadv.training.parallel.processes import ProcessWorkers
-from minadv.training.parallel.workers import Part, Sums, gather
+from minadv.training.parallel.workers import Part, Sums, gather, sums
 from tests.support.compare import assert_close, assert_same_bits, assert_zero
 from tests.support.networks import Watched
 from tests.support.text_problems import classifier, corpus, pretrain_task, text_task
@@ -250,6 +251,24 @@ def test_members_share_a_step_in_groups(name: str, count: int, put: Any) -> None
     assert sum(len(part.nll) for part in parts) == 12
     assert sum(len(part.value) for part in parts) == len(whole.value)
     assert sum(float(part.value.sum()) for part in parts) == pytest.approx(float(whole.value.sum()), rel=1e-10)
+
+
+def test_a_member_may_have_no_text_where_neighbours_stay_together(put: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Groups of like length, too few to part, are one member's: another may be left without any text."""
+    monkeypatch.setattr("minadv.relax.GROUP", 4)
+    both = Sum((AdD(budgets=2, search=Relax(borrow=1)), AdD(budgets=2, search=Memory())))
+    task, params = in_float64(text_task(put, both, of=HEAVY, batch_size=12, unlabelled_size=0))
+    idle = 0
+    for step in range(task.per_epoch):
+        carry = task.first_carry().recall(task.ids(step), np.random.default_rng(0))
+        whole, _ = task.term(params, step, weight=0.7, carry=carry)
+        made = [task.term(params, step, weight=0.7, carry=carry, part=Part(n, 3)) for n in range(3)]
+        shared = gather(reduce(tree_add, [term.grads for term, _ in made]), [sums(term, rows) for term, rows in made])
+        assert_close(shared.grads, whole.grads, 1e-11)
+        assert shared.value == pytest.approx(float(whole.value.mean()), rel=1e-10)
+        assert sorted(shared.carry.ids) == sorted(task.ids(step))
+        idle += sum(len(term.value) == 0 for term, _ in made)
+    assert idle
 
 
 def test_more_members_than_texts_are_refused(put: Any) -> None:

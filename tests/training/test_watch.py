@@ -1,5 +1,6 @@
 """The strength of training's adversary in the log: its distance over that of a stronger search, at the same weights."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,17 @@ def test_it_is_what_the_next_step_would_find(put: Any) -> None:
     term, _ = toy.term(params, 3, weight=1.0, carry=None)
     assert said["d"] == pytest.approx(float(term.value.mean()))  # the batch of 10 is looked at whole
     assert said["strong"] > said["d"]
+
+
+def test_both_searches_look_at_the_same_examples(put: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "EXAMPLES", 16)
+    toy = replace(task(put, AdD(budgets=2, search=Greedy(keep="last")), dtype=np.float64), batch_size=40)
+    params = toy.init()
+    said = watch.adversary(toy, params, None, 0)  # half of 40, in whole groups of neighbours: 16
+    own, _ = toy.term(params, 0, weight=1.0, carry=None)
+    strong, _ = replace(toy, regularizer=AdD(budgets=2, search=watch.STRONG)).term(params, 0, weight=1.0, carry=None)
+    assert said["d"] == pytest.approx(float(own.value[:16].mean()))
+    assert said["strong"] == pytest.approx(float(strong.value[:16].mean()))
 
 
 def test_a_search_that_finds_everything_has_a_share_of_one(put: Any) -> None:

@@ -90,7 +90,7 @@ class Classify:
         self, params: Any, step: int, *, weight: float, carry: Any, part: Part = WHOLE, model: Any = None
     ) -> tuple[Term, Rows | None]:
         rows = self._batches.rows(step)
-        part = replace(part, group=self.regularizer.group)
+        part = replace(part, group=max(part.group, self.regularizer.group))
         mine = rows[part.rows(len(rows))]
         x, y = take(self.data.train, mine)
         more = {} if carry is None else {"memory": carry.of(mine, like=x)}
@@ -188,15 +188,15 @@ def mean_adversarial_mask(
     """The share of the first ``n`` examples whose adversarial mask keeps each unit, by site.
 
     ``search`` are options of `minadv.find_adversary`. Random numbers are drawn for `DRAWN` examples at a time, so
-    that the masks do not depend on ``batch_size``.
+    that the masks do not depend on ``batch_size``; neighbours that may see each other's masks stay together.
     """
     total: dict[str, Array] = {}
     model = reusing(model)
-    n = min(n, len(split))
+    n, group = min(n, len(split)), getattr(search.get("search"), "group", 1)
     for block in in_order(n, DRAWN):
         size, before = block.stop - block.start, rng
-        count = -(-size // batch_size)
-        for part in (Part(index, count) for index in range(count)):
+        count = max(1, min(-(-size // batch_size), size // group))
+        for part in (Part(index, count, group) for index in range(count)):
             rng = deepcopy(before)
             rows = part.rows(size)
             x, y = take(split, slice(block.start + rows.start, block.start + rows.stop))

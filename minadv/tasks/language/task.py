@@ -119,7 +119,7 @@ class LanguageTask:
         self, params: Any, step: int, *, weight: float, carry: Any, part: Part = WHOLE, model: Any = None
     ) -> tuple[Term, Any]:
         windows, B = self._windows, self.batch_size
-        part = replace(part, group=self.regularizer.group)
+        part = replace(part, group=max(part.group, self.regularizer.group))
         mine = part.rows(B)
         window = windows.window(step, mine)
         batch = TokenBatch(window.x, window.y, checked=True)

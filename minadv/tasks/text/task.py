@@ -150,9 +150,13 @@ class TextTask:
     def term(
         self, params: Any, step: int, *, weight: float, carry: Any, part: Part = WHOLE, model: Any = None
     ) -> tuple[Term, Rows | None]:
-        model, part = self.model if model is None else model, replace(part, group=self.regularizer.group)
+        model = self.model if model is None else model
+        part = replace(part, group=max(part.group, self.regularizer.group))
         with model.scope():  # within it, what passes derive from the parameters is computed once
             made = [pair for r in self.readings for pair in self._terms(r, params, step, weight, carry, part, model)]
+        if not made:  # neighbours that see each other's masks stay together: all may be another worker's
+            nothing = Term(like_params(self.model)[:0], tree_map(lambda p: 0 * p, params))
+            return nothing, None if carry is None else tree_map(lambda a: a[:0], carry.rows)
         (first, rows), *others = made
         if rows is not None:
             rows = tree_map(lambda *parts: np.concatenate(parts), *(own for _, own in made))

@@ -55,11 +55,11 @@ class Part:
         """Its rows of a group of ``n`` examples that follows ``first`` others of the batch; there may be none.
 
         A group of fewer examples than workers is dealt out from where the groups before it ended, so that in a batch of
-        as many examples as workers each has one.
+        as many examples as workers each has one. Neighbours that stay together may leave a worker without any.
         """
         if n // self.group >= self.count:
             return self.rows(n)
-        mine = (self.index - first) % self.count
+        mine = (self.index - first // self.group) % self.count
         if self.group > 1:  # too few to part: all are one worker's
             return slice(0, n) if mine == 0 else slice(0, 0)
         return slice(mine, mine + 1) if mine < n else slice(0, 0)
