@@ -21,7 +21,6 @@ import numpy as np
 
 from minadv import masks
 from minadv.backend import Array, namespace
-from minadv.base.checks import expect_at_least
 from minadv.base.numbers import Extra, Few
 from minadv.base.schema import expect_fields
 from minadv.base.shared_draws import Rng
@@ -58,10 +57,6 @@ class Relax(Search):
     def __post_init__(self) -> None:
         if not isinstance(self.stages, tuple):
             raise ValueError(f"stages is {self.stages!r}, expected a tuple of whole numbers, such as (2,) or (4, 2)")
-        for L in self.stages:
-            expect_at_least("stages", L, 1)
-        if not isinstance(self.runner_up, bool):
-            raise ValueError(f"runner_up is {self.runner_up!r}, expected True or False")
         expect_fields(self)
         scored = [f"{name}={getattr(self, name)}" for name in ("runner_up", "borrow", "swaps") if getattr(self, name)]
         if self.keep == "last" and scored:

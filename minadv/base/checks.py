@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-import numpy as np
-
 from minadv.backend import Array, namespace
 
 
@@ -44,12 +42,6 @@ def expect_choice(name: str, value: Any, choices: Iterable[str]) -> None:
     allowed = list(choices)
     if value not in allowed:
         raise ValueError(f"{name} is {value!r}, expected one of {', '.join(map(repr, allowed))}")
-
-
-def expect_at_least(name: str, value: Any, least: int) -> None:
-    """Raise ValueError unless the value is a whole number of at least ``least``."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise ValueError(f"{name} is {value!r}, expected a whole number of at least {least}")
 
 
 def expect_same_module(params: Any, **records: Any) -> None:

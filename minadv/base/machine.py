@@ -36,24 +36,26 @@ def affinity() -> frozenset[int]:
 def quota(root: Path = Path("/")) -> float | None:
     """How many cores' time the control groups of this process, and all above them, grant it; None if they set no limit.
 
-    A group of version 2 says it in ``cpu.max``, one of version 1 in ``cpu.cfs_quota_us`` and ``cpu.cfs_period_us``. In
-    a container the path of a group may not exist in the container's view: then the nearest folder above it counts.
+    A group of version 2 says it in ``cpu.max``, one of version 1 in ``cpu.cfs_quota_us`` and ``cpu.cfs_period_us``.
     """
-    try:
-        lines = (root / "proc/self/cgroup").read_text().splitlines()
-    except OSError:
-        return None
-    found = []
+    return min((cpus for cpus in map(_quota_of, _groups("cpu", root)) if cpus is not None), default=None)
+
+
+def _groups(controller: str, root: Path) -> list[Path]:
+    """The folders of this process's control groups that may limit its cores or memory, and of all groups above them.
+
+    In a container the path of a group may not exist in the container's view: then the nearest folder above it counts.
+    """
+    lines = _text(root / "proc/self/cgroup").splitlines()
+    found: list[Path] = []
     for _, controllers, path in (line.split(":", 2) for line in lines if line.count(":") > 1):
-        if controllers and "cpu" not in controllers.split(","):
+        if controllers and controller not in controllers.split(","):
             continue
-        mounts = [controllers, "cpu"] if controllers else ["unified", "."]
-        for mount in mounts:
+        for mount in (controllers, controller) if controllers else ("unified", "."):
             top = root / "sys/fs/cgroup" / mount
             group = top / path.lstrip("/")
-            folders = [folder for folder in (group, *group.parents) if folder.is_relative_to(top)]
-            found += [cpus for cpus in map(_quota_of, folders) if cpus is not None]
-    return min(found, default=None)
+            found += [folder for folder in (group, *group.parents) if folder.is_relative_to(top)]
+    return found
 
 
 def _quota_of(group: Path) -> float | None:
@@ -100,17 +102,13 @@ def free_memory() -> int | None:
 
 def memory() -> dict[str, int]:
     """The system's memory in bytes, by the names of ``/proc/meminfo``; empty where that does not exist."""
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-    except OSError:
-        return {}
-    fields = (line.split(":") for line in lines)
+    fields = (line.split(":") for line in _text(Path("/proc/meminfo")).splitlines())
     return {name: 1024 * int(value.split()[0]) for name, value in fields if value.endswith(" kB")}
 
 
 def available_memory() -> int | None:
     """Bytes that this process may still take, as the system, a container and ``ulimit -v`` say; None if none tells."""
-    return min((found for found in (_of_system(), _of_container(), _of_process()) if found is not None), default=None)
+    return min((found for found in (_of_system(), _of_groups(), _of_process()) if found is not None), default=None)
 
 
 def _of_system() -> int | None:
@@ -124,13 +122,20 @@ def _of_system() -> int | None:
         return None
 
 
-def _of_container() -> int | None:
-    """What a control group, in which containers run, leaves; files that it keeps in memory can be dropped."""
-    limit, used = (_text(f"/sys/fs/cgroup/memory.{name}").strip() for name in ("max", "current"))
-    if not (limit.isdigit() and used.isdigit()):
-        return None
-    facts = dict(line.split() for line in _text("/sys/fs/cgroup/memory.stat").splitlines())
-    return max(0, int(limit) - int(used) + int(facts.get("inactive_file", 0)))
+def _of_groups(root: Path = Path("/")) -> int | None:
+    """What the control groups of this process, in which containers run, leave it."""
+    return min((left for left in map(_left_by, _groups("memory", root)) if left is not None), default=None)
+
+
+def _left_by(group: Path) -> int | None:
+    """What one control group, of either version, leaves; files that it keeps in memory can be dropped."""
+    version_2 = ("max", "current", "inactive_file")
+    for most, now, files in (version_2, ("limit_in_bytes", "usage_in_bytes", "total_inactive_file")):
+        limit, used = (_text(group / f"memory.{name}").strip() for name in (most, now))
+        if limit.isdigit() and used.isdigit():
+            facts = dict(line.split() for line in _text(group / "memory.stat").splitlines())
+            return max(0, int(limit) - int(used) + int(facts.get(files, 0)))
+    return None
 
 
 def _of_process() -> int | None:
@@ -140,16 +145,15 @@ def _of_process() -> int | None:
     except ImportError:  # Windows
         return None
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
-    pages = _text("/proc/self/statm").split()
+    pages = _text(Path("/proc/self/statm")).split()
     if limit == resource.RLIM_INFINITY or not pages:
         return None
     return max(0, limit - int(pages[0]) * resource.getpagesize())
 
 
-def _text(path: str) -> str:
+def _text(path: Path) -> str:
     """The text of a file; nothing where it cannot be read."""
     try:
-        with open(path) as file:
-            return file.read()
+        return path.read_text()
     except OSError:
         return ""

@@ -7,6 +7,7 @@ a configuration is a ``TypedDict``, whose own keys are checked and whose others 
 from __future__ import annotations
 
 import math
+import sys
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import fields
@@ -24,7 +25,7 @@ _NAMES = {
     float: "a finite number",
     type(None): "None",
 }
-_PLAIN = {int: Number(int, -math.inf, math.inf), float: Number(float, -math.inf, math.inf, "a finite number")}
+_PLAIN = {int: Number(int, -math.inf, math.inf), float: Number(float, -sys.float_info.max, about="a finite number")}
 
 
 def expect_fields(record: Any, *, only: tuple[str, ...] | None = None) -> None:
@@ -76,7 +77,7 @@ def mismatch(name: str, value: Any, hint: Any) -> tuple[str, Any, str] | None:
     if is_typeddict(hint) or origin in (dict, Mapping):
         return _of_table(name, value, hint, arguments)
     if hint in _PLAIN:
-        bad = _PLAIN[hint].wrong(value) or (None if math.isfinite(value) else "a finite number")
+        bad = _PLAIN[hint].wrong(value)
         return None if bad is None else (name, value, bad)
     if hint is Any or isinstance(value, origin or hint) or (origin is np.ndarray and hasattr(value, "dtype")):
         return None

@@ -113,8 +113,8 @@ def _saving() -> str:
 
 
 def _memory() -> str:
-    """Total and available memory, in words, where the system tells them."""
-    found = machine.memory()
-    if not found:
+    """The machine's memory and what this process may still take of it, in words, where the system tells them."""
+    total, there = machine.memory().get("MemTotal"), machine.available_memory()
+    if total is None or there is None:
         return "unknown"
-    return f"{found['MemTotal'] / 2**30:.1f} GiB, {found['MemAvailable'] / 2**30:.1f} GiB available"
+    return f"{total / 2**30:.1f} GiB, {there / 2**30:.1f} GiB available"

@@ -58,9 +58,12 @@ def members(path: Path) -> Iterator[tuple[str, bytes]]:
                         assert held is not None  # it is None for links and folders only
                         yield name, held.read()
                     tar.members.clear()  # tarfile keeps all members in memory otherwise
-            while bounded.read(1 << 20):  # to the end, where gzip's checksum stands
-                pass
-    except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
+                while rest := tar.fileobj.read(1 << 20):  # to the end, where gzip's checksum stands
+                    if rest.strip(b"\0"):  # tarfile takes a header that it cannot read for the end of the archive
+                        raise EOFError(f"something that is no member follows its first {n:,}")
+    except DataError:
+        raise
+    except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, ValueError) as error:  # the last: of sparse files
         raise DataError(f"{path} is a corrupt archive: {error}") from error
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror or error}") from error

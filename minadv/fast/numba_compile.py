@@ -1,6 +1,7 @@
 r"""How `minadv.fast.numba_steps` is compiled: the types of its arguments, and two decorators.
 
-Numba keeps what it has compiled until the file of the function changes: after a change here, touch numba_steps.py.
+Numba keeps what it has compiled until the file of the function changes: after a change here, or of the constants that
+numba_steps.py takes from `minadv.fast.elementwise`, touch numba_steps.py.
 """
 
 from __future__ import annotations

@@ -112,6 +112,8 @@ def precision(dtype: Any) -> str:
 def expect_track(track: dict[str, Any]) -> None:
     """Raise ValueError for what is no option of the search for the mean adversarial mask."""
     known = {"n": Size, **get_type_hints(find_adversary, include_extras=True)}
+    for name in ("model", "params", "batch", "return"):  # the run has its own
+        del known[name]
     for name, value in with_search(dict(track)).items():
         if name not in known:
             raise ValueError(f"track has {name!r}, expected options of minadv.find_adversary, or n")

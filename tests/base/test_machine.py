@@ -97,6 +97,30 @@ def test_the_most_blas_threads(setting: Any, most: Any, monkeypatch: pytest.Monk
     assert machine.blas_most() == most
 
 
+MAX = {"max": "1000", "current": "900", "stat": "anon 1\ninactive_file 50\n"}
+V1_MAX = {"limit_in_bytes": "1000", "usage_in_bytes": "300", "stat": "cache 7\ntotal_inactive_file 20\n"}
+
+
+@pytest.mark.parametrize(
+    ("lines", "folder", "files", "left"),
+    [
+        (V2, "user.slice/job.scope", MAX, 150),
+        (V2, "user.slice", MAX, 150),  # a group above it
+        (V2, ".", MAX, 150),  # a container, which sees no path of its own
+        (V2, "user.slice/job.scope", {**MAX, "max": "max"}, None),
+        (V2, "user.slice/job.scope", {**MAX, "current": "2000"}, 0),
+        (V1, "memory/jobs/7", V1_MAX, 720),
+        (V1, "cpu,cpuacct/jobs/7", V1_MAX, None),  # not the group of the memory
+        ("", ".", MAX, None),
+    ],
+)
+def test_the_memory_that_control_groups_leave(
+    lines: str, folder: str, files: dict[str, str], left: Any, tmp_path: Path
+) -> None:
+    held = {f"sys/fs/cgroup/{folder}/memory.{name}": text for name, text in files.items()}
+    assert machine._of_groups(groups(tmp_path, lines, held)) == left
+
+
 def test_memory() -> None:
     if Path("/proc/meminfo").exists():
         found = machine.memory()

@@ -89,6 +89,8 @@ class Whole(Table, total=False):
         ({"name": "a", "sizes": {"b": 0}}, Table, "it.sizes.b is 0, expected a whole number of at least 1"),
         ({"name": "a", "sizes": {}, "seed": -1}, Whole, "it.seed is -1, expected a whole number of at least 0"),
         ([], Table, r"it is \[\], expected a table of values by name"),
+        (2**2000, float | None, r"it is a whole number of 2001 bits, expected at most 1\.79.*, or None"),
+        (-math.inf, float, "it is -inf, expected a finite number"),
         (2**2000, Few, "it is a whole number of 2001 bits, expected at most 1,000"),
         ("y" * 500, Few, "it is 'yyy.*yyy..., expected"),
     ],

@@ -170,7 +170,7 @@ def test_the_python_door(digits: Path, watch: Watch) -> None:
     for n in (1, 2):
         np.testing.assert_array_equal(run.predict(x, workers=n), run.predict(x))
     assert watch.blas == {1}
-    with pytest.raises(ValueError, match="workers is 0, expected at least 1"):
+    with pytest.raises(ValueError, match="workers is 0, expected a whole number of at least 1"):
         run.test(workers=0)
     assert load(digits).predict(x[:3]).shape == (3, 10)
 

@@ -42,6 +42,26 @@ def test_members_come_as_they_are(tmp_path: Path) -> None:
         assert list(archives.members(path)) == [("a/b.txt", b"one"), ("c", b"")]
 
 
+@pytest.mark.parametrize("packed", [True, False])
+def test_members_behind_a_damaged_header_are_not_left_out_in_silence(packed: bool, tmp_path: Path) -> None:
+    path = pack(tmp_path / "a.tar", *((name, b"text") for name in "abc"), packed=False)
+    held = bytearray(path.read_bytes())
+    held[1024:1030] = b"broken"  # the header of the second member
+    path.write_bytes(gzip.compress(held) if packed else bytes(held))
+    with pytest.raises(DataError, match=r"a\.tar is a corrupt archive: something that is no member follows its first"):
+        list(archives.members(path))
+
+
+def test_a_sparse_file_without_its_map(tmp_path: Path) -> None:
+    path = tmp_path / "a.tar"
+    with tarfile.open(path, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        info = tarfile.TarInfo("a.txt")
+        info.pax_headers = {"GNU.sparse.map": "a,b", "GNU.sparse.size": "3"}
+        tar.addfile(info, io.BytesIO())
+    with pytest.raises(DataError, match=r"a\.tar is a corrupt archive: invalid literal"):
+        list(archives.members(path))
+
+
 @pytest.mark.parametrize("how", [{}, {"format": tarfile.GNU_FORMAT}, {"format": tarfile.PAX_FORMAT}])
 def test_a_member_of_eight_gibibytes_is_refused_by_its_header(how: Any, tmp_path: Path) -> None:
     path = pack(tmp_path / "a.tar.gz", ("small", b"x"), ("large", 2**33), **how)

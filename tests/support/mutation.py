@@ -2,7 +2,7 @@
 
 ::
 
-    python -m tests.support.mutation --sample 150                # the same 150 each time: CI
+    python -m tests.support.mutation --sample 100                # the same 100 each time: CI
     python -m tests.support.mutation --finished --kept FILE      # all of the files that are done: CI, --deep
     python -m tests.support.mutation --kept FILE                 # all; FILE keeps the verdicts, to go on from
     python -m tests.support.mutation masks.py flip.py            # all of some files

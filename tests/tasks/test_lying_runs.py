@@ -139,6 +139,7 @@ LIES = (DELETE, None, True, "x", "", -1, 0, 1.5, MANY, -MANY, math.nan, math.inf
         ("images", "regularizer.rule_options", {"nrm": 1}, "the option of a search is 'nrm', expected one of"),
         ("images", "regularizer.delta", "x", "regularizer.delta is 'x', expected a finite number or a table"),
         ("images", "track.budgets", "x", "track.budgets is 'x', expected"),
+        ("images", "track.model", 3, "track has 'model', expected options of minadv.find_adversary, or n"),
         ("images", "track.speed", 3, "track has 'speed', expected options of minadv.find_adversary, or n"),
         ("images", "batch_size", True, "batch_size is True, expected a whole number of at least 1"),
         ("images", "seed", -1, "seed is -1, expected a whole number of at least 0"),
@@ -215,6 +216,7 @@ def test_files_that_are_no_tables(run: Any, says: Any) -> None:
         ("MONITOR", DELETE, "MONITOR is missing, expected a finite number"),
         ("MONITOR", "low", "MONITOR is 'low', expected a finite number"),
         ("epoch", None, "epoch is None, expected zero or a positive number"),
+        ("train_loss", 2**2000, "train_loss is a whole number of 2001 bits, expected at most"),
         ("train_loss", [], r"train_loss is [], expected a finite number, or None"),
     ],
 )

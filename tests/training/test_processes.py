@@ -218,7 +218,7 @@ def test_how_many_workers(monkeypatch: Any, put: Any) -> None:
     assert choose_workers(Loaded(replace(heavy.load, examples=2)), None) == 2
     for change in ({"products": WORTH / 2}, {"weights": CORE_CACHE + 1}, {"on_gpu": True}):
         assert choose_workers(Loaded(replace(heavy.load, **change)), None) == 1
-    for asked, said in ((0, "at least 1"), (101, "at most 100")):
+    for asked, said in ((0, "a whole number of at least 1"), (101, "at most 100")):
         with pytest.raises(ValueError, match=f"workers is {asked}, expected {said}"):
             choose_workers(heavy, asked)
     with pytest.raises(ValueError, match="expected 1 on a GPU"):

@@ -10,6 +10,8 @@ from minadv.backend import Device
 from minadv.base import launch
 from minadv.base.machine import CORE_CACHE
 from minadv.base.notices import say_once
+from minadv.base.numbers import Few
+from minadv.base.schema import expect_type
 from minadv.fast import limit_threads
 from minadv.training.parallel.inference import WORTH, blas_threads, by_threads_of, lend, more_than_cores
 from minadv.training.parallel.mpi import RankWorkers
@@ -62,8 +64,7 @@ def choose_workers(task: Task, asked: int | None, ranks: int = 1) -> int:
             raise ValueError(f"workers is {asked}, expected 1 under mpiexec: its {ranks} ranks share the batch already")
         return 1
     if asked is not None:
-        if asked < 1:
-            raise ValueError(f"workers is {asked}, expected at least 1")
+        expect_type("workers", asked, Few)
         if asked > load.examples:
             raise ValueError(f"workers is {asked}, expected at most {load.examples}, the examples of a batch")
         if asked > 1 and load.on_gpu:

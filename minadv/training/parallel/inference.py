@@ -14,6 +14,8 @@ from typing import Any, TypeVar
 
 from minadv.base.machine import CORE_CACHE, blas_most, blas_setting
 from minadv.base.notices import say_once
+from minadv.base.numbers import Few
+from minadv.base.schema import expect_type
 from minadv.base.trees import leaves
 from minadv.fast import describe, limit_threads
 from minadv.training.parallel.members import Processes, can_be_sent
@@ -56,8 +58,7 @@ def lend(workers: Readers) -> Iterator[None]:
 @contextmanager
 def ask_for(workers: int | None) -> Iterator[None]:
     """Within it, `share` starts this many workers, or none; None leaves their number to `share`."""
-    if workers is not None and workers < 1:
-        raise ValueError(f"workers is {workers}, expected at least 1")
+    expect_type("workers", workers, Few | None)
     before = _asked.set(workers)
     try:
         yield

@@ -31,11 +31,16 @@ class WorkerError(TrainingError):
 
 
 class Member:
-    """A worker process, with one BLAS thread, that runs a function ``main`` with a `Connection` to this process."""
+    """A worker process, with one BLAS thread, that runs a function ``main`` with a `Connection` to this process.
 
-    def __init__(self, name: str, main: Any, arguments: Sequence[object] = (), fds: Sequence[int] = ()) -> None:
+    ``remedy`` says what the user can do if the process is gone.
+    """
+
+    def __init__(
+        self, name: str, main: Any, arguments: Sequence[object] = (), fds: Sequence[int] = (), *, remedy: str
+    ) -> None:
         ours, theirs = socket.socketpair()
-        self.name = name
+        self.name, self._remedy = name, remedy
         self.process = subprocess.Popen(
             [
                 *(sys.executable, "-c", f"from {__name__} import start; start()"),
@@ -75,7 +80,7 @@ class Member:
             return error
 
     def _gone(self) -> WorkerError:
-        return WorkerError(f"{self.name} is gone (exit code {self.process.wait()}): resume the run")
+        return WorkerError(f"{self.name} is gone (exit code {self.process.wait()}): {self._remedy}")
 
     def hang_up(self) -> None:
         """Let it end; `end` waits for that."""
@@ -154,7 +159,8 @@ class Processes(Readers):
         self._held.enter_context(limit_threads(1))
         try:
             for index in range(1, n):
-                self._members.append(Member(f"worker {index} of {n}", read_batches))
+                remedy = "begin again, with fewer workers if memory was short"
+                self._members.append(Member(f"worker {index} of {n}", read_batches, remedy=remedy))
         except BaseException:
             self.close()
             raise

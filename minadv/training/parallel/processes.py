@@ -143,7 +143,8 @@ class Shared:
 def _start(memory: Shared, index: int, count: int, n: int) -> Member:
     assert memory.fd is not None
     numbers = [memory.fd, memory.size, memory.others, index, count, n]
-    return Member(f"worker {index} of {count}", serve, [memory.dtype, *numbers], [memory.fd])
+    name, arguments = f"worker {index} of {count}", [memory.dtype, *numbers]
+    return Member(name, serve, arguments, [memory.fd], remedy="resume the run")
 
 
 def serve(connection: Connection, dtype: str, *numbers: str) -> None:

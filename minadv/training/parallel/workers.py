@@ -19,7 +19,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from minadv.backend import namespace
-from minadv.base.machine import free_memory
+from minadv.base.machine import available_memory
 from minadv.base.shared_draws import Rng, Share
 from minadv.base.trees import tree_map
 from minadv.fast import reusing
@@ -163,7 +163,7 @@ class OneWorker(Workers):
 
 def most_readers(inference: Inference[Any]) -> int:
     """How many workers can read batches at the same time: one a batch, in no more than half of the free memory."""
-    each, free = inference.load.memory, free_memory()
+    each, free = inference.load.memory, available_memory()
     room = len(inference) if not each or free is None else free // (2 * each)
     return max(1, min(len(inference), room))
 
