@@ -95,6 +95,7 @@ def main(argv: Sequence[str] | None = None) -> None:
                 "epochs": epochs,
             },
             "searches": list(one_shot.SEARCHES),
+            "best_known": [group.name for group in groups if not group.exact],
             "passes": dict(zip(names, (shot["passes"] for shot in shots), strict=True)),
             "one_shot": [result for shot in shots for result in shot["results"]],
             "along_training": [{key: run[key] for key in run if key != "seconds"} for run in trained],

@@ -13,7 +13,7 @@ MAIN = ("H = 24", "H = 24, barely trained", "H = 64")
 WANTED = {"Relax": (0.62, 0.76, 0.78), "Relax, borrow 1": (0.70, 0.80, 0.81), "Relax, longest": (0.90, 0.94, 0.90)}
 """What a search was hoped to reach, of the exact maximum, on the networks of `MAIN`; set before the run."""
 WANTED_TRAINING = {"Memory, fresh=0": 0.80, "Memory": 0.85}
-HOPED = 0.90
+HOPED = 0.90  # of Memory, beyond what was wanted
 SHOWN = ("greedy K=2", "reselect K=2", "reselect K=2, swap", "Relax", "Relax, reselect 1", "Relax, longest")
 """The columns of the table by setting."""
 
@@ -101,7 +101,7 @@ def verdict(data: Data) -> str:
     for search, wanted in WANTED_TRAINING.items():
         share = _mean(training_shares(data, search))
         said = f"met, {share:.3f}" if share >= wanted else f"missed by {wanted - share:.3f}, {share:.3f}"
-        if share >= wanted and wanted < HOPED:
+        if search == "Memory" and share >= wanted:
             said += f" ({HOPED:.2f} was hoped for: {'reached' if share >= HOPED else 'not reached'})"
         lines.append(
             f"- Along training, {search} ({_spent(data, search)} passes a visit): wanted {wanted:.2f}, {said}."

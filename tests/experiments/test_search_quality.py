@@ -227,7 +227,8 @@ def made_up():
     facts = {"command": "c", "cpu": "p", "numpy": "1", "commit": "0123456789", "dirty": False, "core_seconds": 120}
     facts |= {"seeds": 2, "examples": 6, "repeats": 2, "epochs": 4}
     passes = {group: {name: [3, 2] for name in names} for group in quality_report.MAIN}
-    return {"facts": facts, "searches": names, "passes": passes, "one_shot": shots, "along_training": runs}
+    known = {"searches": names, "best_known": ["H = 64"], "passes": passes}
+    return {"facts": facts, **known, "one_shot": shots, "along_training": runs}
 
 
 def test_the_verdict_says_what_is_met_and_what_is_missed(made_up):
@@ -255,4 +256,5 @@ def test_families_can_be_told_apart_without_colour(made_up):
     drawn = quality_figure.figure(made_up)
     words = [text.get_text() for axis in drawn.axes for text in axis.texts]
     assert words.count("Memory") == 1
+    assert [axis.get_ylabel() for axis in drawn.axes].count("share of the best known D") == 1
     assert words.count("Relax") == len(quality_report.MAIN) + 1
