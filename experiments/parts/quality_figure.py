@@ -41,10 +41,10 @@ ONE_SHOT = (
     Family(
         *("reselect", "#0072B2", "s", "-."),
         {
-            "two-sided": ("two-sided", 25, -8),
+            "two-sided": ("two-sided", 28, 4),
             "reselect K=2": ("K=2", 14, -8),
             "reselect K=3": ("K=3", 14, -8),
-            "reselect K=2, swap": ("K=2, swap", 4, BELOW),
+            "reselect K=2, swap": ("K=2, swap", 26, 6),
         },
     ),
     Family(
@@ -55,7 +55,7 @@ ONE_SHOT = (
             "Relax, borrow 1": ("+ borrow", -26, 3),
             "Relax, reselect 1": ("+ reselect", -20, 16),
             "Relax, reselect 1, borrow 1": ("+ both", -17, 14),
-            "Relax, longest": ("longest", 0, 9),
+            "Relax, longest": ("longest", -20, 6),
         },
     ),
 )

@@ -248,6 +248,14 @@ def test_the_verdict_says_what_is_met_and_what_is_missed(made_up):
     assert said in quality_report.page(data)
 
 
+def test_one_network_that_disagrees_leaves_it_open(made_up):
+    data = copy.deepcopy(made_up)
+    column = data["searches"].index("Relax")
+    for result in data["one_shot"]:
+        result["shares"][column] = 0.8 if result["seed"] else 0.49
+    assert "Relax 0.65 (3 + 2) cannot be told from reselect K=2 0.50" in quality_report.verdict(data)
+
+
 def test_families_can_be_told_apart_without_colour(made_up):
     families = {f.name: f for f in (*quality_figure.ONE_SHOT, *quality_figure.TRAINING)}.values()
     assert len({f.marker for f in families}) == len({f.colour for f in families}) == len(families)
