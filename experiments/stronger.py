@@ -215,7 +215,7 @@ def summary(results: list[dict[str, Any]]) -> dict[str, Any]:
 
     def kept(r: dict[str, Any]) -> dict[str, Any]:
         curve = r["method"] == "none" and r["part"] == "final"
-        left_out = {"commit", "setting"} | (set() if curve else {"valid_losses"})
+        left_out = {"commit", "setting", "best_epoch"} | (set() if curve else {"valid_losses"})
         told = {name: value for name, value in r.items() if name not in left_out}
         return {name: float(f"{value:.5g}") if isinstance(value, float) else value for name, value in told.items()}
 

@@ -18,6 +18,8 @@ COLOURS = ("#000000", "#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D
 """The palette of Okabe and Ito, which people with any kind of colour vision can tell apart."""
 MARKS = ("o", "s", "^", "v", "D", "P", "X", "*", "<", ">", "p")
 RANDOM = ("none", "VD", "EL", "FD", "RDrop")
+ORDER = (*RANDOM, "random", "greedy K=1", "greedy K=2", "reselect", "Relax", "Memory")
+"""Methods have the colour and the mark of their place here."""
 
 
 def best_weight(results: Sequence[Result], method: str, strength: float) -> float:
@@ -249,7 +251,8 @@ def figure(data: Mapping[str, Any]) -> Any:
     drawn, axes = plt.subplots(len(tasks), 3, figsize=(14, 4.2 * len(tasks)), sharey="row", squeeze=False)
     for row, task in zip(axes, tasks, strict=True):
         none = float(np.mean(list(final(task, "none", 0.0).values())))
-        for k, method in enumerate(methods(task)):
+        for method in methods(task):
+            k = ORDER.index(method)
             line = "-" if k < len(COLOURS) else "--"
             style: dict[str, Any] = {"color": COLOURS[k % len(COLOURS)], "marker": MARKS[k], "capsize": 2}
             if method != "none":

@@ -10,13 +10,13 @@ pytest.importorskip("safetensors")
 pytest.importorskip("threadpoolctl", reason="experiments set BLAS threads")
 pytest.importorskip("tqdm", reason="experiments show progress")
 
-from experiments import bounds, figure3, scaling, search_quality, table1, table2, table3
+from experiments import bounds, figure3, scaling, table1, table2, table3
 from experiments.bench import figure as bench_figure
 from experiments.bench import images as bench_images
 from experiments.bench import language as bench_language
 from experiments.bench import report as bench_report
 from experiments.bench import text as bench_text
-from experiments.parts import cost, records, reporting, stronger_report
+from experiments.parts import cost, quality_figure, quality_report, records, reporting, stronger_report
 
 FILES = sorted(reporting.RESULTS.glob("*.json"))
 LARGEST = 200_000
@@ -30,7 +30,7 @@ PAGES: dict[str, Callable[[Any], str]] = {
     **dict.fromkeys(("table3-pydoc", "table3-ptb-small"), table3.page),
     "figure3-digits": figure3.page,
     "bounds": bounds.page,
-    "search_quality": search_quality.page,
+    "search_quality": quality_report.page,
     "scaling": scaling.page,
     "stronger": stronger_report.page,
     "bench": bench_report.text,
@@ -46,7 +46,7 @@ FIGURES: dict[str, Callable[[Any], Any]] = {
     **{name: table3.figure for name, page in PAGES.items() if page is table3.page},
     "figure3-digits": lambda data: figure3.figure(data["results"]),
     "bounds": lambda data: bounds.figure(data["results"]),
-    "search_quality": lambda data: search_quality.figure(data["results"]),
+    "search_quality": quality_figure.figure,
     "stronger": stronger_report.figure,
     "bench": bench_figure.figure,
 }
