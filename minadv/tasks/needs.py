@@ -2,9 +2,9 @@ r"""What a run needs, estimated from its sizes before anything is drawn: paramet
 
 The memory has two parts. **Weights**: the parameters, the best ones so far, the gradient before and after clipping, the
 optimizer's state and an average of the weights, old and new while a step changes them, and the weights as engines pack
-them. **Passes**: what the passes of a
-batch keep for going back. An estimate is within a factor of two or so; it is there to refuse, at once and by the name
-of a size, what a machine cannot have.
+them. **Passes**: what the passes of a batch keep for going back. An estimate is within a factor of two or so: a run
+that it puts a little above what is available is warned of and tried, and one that a machine cannot have is refused at
+once, by the name of a size.
 """
 
 from __future__ import annotations
@@ -17,8 +17,12 @@ import numpy as np
 
 from minadv.backend import Device
 from minadv.base import machine
+from minadv.base.notices import say_once
 from minadv.base.trees import leaves
 from minadv.training.loop import Recipe
+
+SURE = 2
+"""How many times the available memory an estimate has to be for a run to be refused."""
 
 OPTIONS = {
     **dict.fromkeys(("n_hidden", "hidden"), "--hidden"),
@@ -90,7 +94,7 @@ def _like_parameters(recipe: Recipe) -> int:
 
 
 def _expect_memory(needs: Needs | None, model: Any, device: Device | None, **sizes: int) -> None:
-    """Raise ValueError, which names the size to lower, if a run needs more memory than there is.
+    """Raise ValueError, which names the size to lower, if a run surely needs more memory than there is; or say it may.
 
     ``sizes`` are those of the task that its passes grow with, the most telling one first.
     """
@@ -100,9 +104,10 @@ def _expect_memory(needs: Needs | None, model: Any, device: Device | None, **siz
     name, value = next(iter(sizes.items())) if sizes and needs.passes > needs.weights else _largest(model)
     option = f" ({OPTIONS[name]})" if name in OPTIONS else ""
     shown = ", ".join(f"{v:,}" for v in value) if isinstance(value, tuple) else f"{value:,}"
-    raise ValueError(
-        f"the run needs {needs}, and {in_words(there)} are available: lower {name}{option}, which is {shown}"
-    )
+    said = f"the run needs {needs}, and {in_words(there)} are available: lower {name}{option}, which is {shown}"
+    if needs.memory > SURE * there:
+        raise ValueError(said)
+    say_once(f"{said}, if memory runs out")
 
 
 def _available(device: Device | None) -> int | None:
