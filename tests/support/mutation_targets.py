@@ -72,6 +72,8 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "training/memory.py": ("training/test_memory.py",),
     "training/optimizers.py": ("training/test_optimizers.py",),
     "training/parallel/choose.py": ("training/test_threads.py", "training/test_processes.py"),
+    "training/parallel/inference.py": ("training/test_inference.py",),
+    "training/parallel/members.py": ("training/test_processes.py",),
     "training/parallel/processes.py": ("training/test_processes.py",),
     "training/parallel/ranks.py": ("training/test_ranks.py",),
     "training/parallel/threads.py": ("training/test_threads.py",),
