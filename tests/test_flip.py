@@ -196,7 +196,11 @@ ONES = np.ones((2, 3))
         ({"eps": 0.5 * ONES}, ValueError, r"eps is 0\.5 at \(0, 0\), expected a mask of zeros and ones"),
         ({"eps0": 2 * ONES}, ValueError, r"eps0 is 2\.0 at \(0, 0\), expected a mask of zeros and ones"),
         ({"eps": np.ones((2, 4))}, ValueError, r"eps has shape \(2, 4\), expected \(2, 3\) \(the shape of eps0\)"),
-        ({"eps": np.ones((1, 3))}, ValueError, r"eps has shape \(1, 3\), expected \(2, 3\) \(the shape of eps0\)"),
+        (
+            {"eps": np.ones((1, 3)), "rule": "authors"},
+            ValueError,
+            r"eps has shape \(1, 3\), expected \(2, 3\) \(the shape of eps0\)",
+        ),
         ({"im": np.ones((3, 3))}, ValueError, r"im has shape \(3, 3\), expected \(2, 3\) \(the shape of eps0\)"),
         ({"eps0": np.ones(3)}, ValueError, r"eps0 has shape \(3,\), expected \(B, H\)"),
         ({"eps": ONES.astype(bool)}, TypeError, r"eps has dtype bool, expected float32 or float64"),
