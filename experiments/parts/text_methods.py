@@ -78,7 +78,8 @@ def adversarial(s: Setting, variant: str, search: str, *, K: int, sites: tuple[s
     """AdD in one of its variants, which says where its search starts and by which rule it flips, among other things."""
     form = VARIANTS[variant]
     own = {field.name for field in fields(AdD)}
-    chosen = by_name(search, K=K, keep="last", **form, **form.get("rule_options", {}))
+    given = {"init": form["init"], "rule": form.get("rule"), "variant": form.get("rule_variant")}
+    chosen = by_name(search, K=K, keep="last", **given)
     return AdD(delta=s.delta, search=chosen, sites=sites, **{n: value for n, value in form.items() if n in own})
 
 

@@ -28,6 +28,7 @@ from minadv.tasks.methods import LM_DELTA
 from minadv.tasks.run import load, open_run
 from minadv.training.runs import checkpoints
 from minadv.training.runs.folder import RunError
+from minadv.training.schedules import Constant
 from tests.support.commands import parsed
 from tests.support.corpora import write_corpus
 from tests.support.language_runs import lines
@@ -259,7 +260,7 @@ def test_the_papers_presets_are_those_of_the_command_line(task: str) -> None:
     job = language_comparison.Job(preset, "none", 0, 0.0, 1.0, "final", Path(), None)
     ours, theirs = language_comparison.recipe(job, 100), presets.recipe(args, 100)
     schedules = ("lr_schedule", "weight_schedule")
-    but = {**dict.fromkeys(schedules), "checkpoint_every": None}
+    but = {**dict.fromkeys(schedules, Constant()), "checkpoint_every": None}
     assert replace(ours, **but) == replace(theirs, **but)
     for recipe in (ours, theirs):
         assert [getattr(recipe, name)(epoch) for name in schedules for epoch in (0.0, 749.9)] == [1.0] * 4  # constant

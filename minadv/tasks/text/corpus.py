@@ -56,7 +56,7 @@ class Config(TypedDict):
 class About(TypedDict):
     """What a configuration says of where its texts are, and which of their words it keeps."""
 
-    corpus: Literal["docstrings", "imdb", "elec", "folder"]
+    corpus: str
     data_dir: str | None
     vocab_size: Size | None
     min_count: Size
