@@ -22,8 +22,15 @@ def once(xp):
         pytest.skip("the mutants are of text that both backends share: running them on NumPy is enough")
 
 
+def expect_numba_for(file):
+    """Skip where Numba is missing and the tests of a file, all of them, need it."""
+    if file.startswith("fast/test_numba_"):
+        pytest.importorskip("numba", reason="Numba is not installed: pip install minadv[fast]")
+
+
 @pytest.mark.parametrize("file", sorted({mutant.caught_by for mutant in MUTANTS}))
 def test_the_copy_without_a_mutant_passes(file):
+    expect_numba_for(file)
     result = run(None, [file])
     assert result.returncode == 0, (
         f"tests/{file} of the copy: exit code {result.returncode}\n{result.stdout}{result.stderr}"
@@ -32,8 +39,7 @@ def test_the_copy_without_a_mutant_passes(file):
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: f"{mutant.file}: {mutant.name}")
 def test_mutant_is_caught(mutant):
-    if mutant.file in ("fast/numba_steps.py", "fast/numba_pass.py"):
-        pytest.importorskip("numba", reason="Numba is not installed: pip install minadv[fast]")
+    expect_numba_for(mutant.caught_by)
     result = run(mutant, [mutant.caught_by])
     assert result.returncode == TESTS_FAILED, f"exit code {result.returncode}\n{result.stdout}{result.stderr}"
 
