@@ -128,7 +128,9 @@ def test_one_blas_thread_in_every_command(
 
 def test_who_reads(digits: Path, watch: Watch) -> None:
     """Compiled passes are shared by Python threads: the batches of an evaluation and the searches of an attack."""
-    if not inference.by_threads_of(inference.Load(0, 0, 1, compiled=stack.fast.compiles_passes(8, np.float32))):
+    if not inference.by_threads_of(
+        inference.Load(0, 0, 1, compiled=stack.fast.compiles_passes(8, np.float32, padded=False))
+    ):
         pytest.skip("without Numba the passes are not compiled, and not shared by threads")
     both = threading.Barrier(2, timeout=60)  # a second reader comes to it, or the test fails
 
