@@ -28,6 +28,7 @@ def expect_numba_for(file):
         pytest.importorskip("numba", reason="Numba is not installed: pip install minadv[fast]")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", sorted({mutant.caught_by for mutant in MUTANTS}))
 def test_the_copy_without_a_mutant_passes(file):
     expect_numba_for(file)
@@ -37,6 +38,7 @@ def test_the_copy_without_a_mutant_passes(file):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: f"{mutant.file}: {mutant.name}")
 def test_mutant_is_caught(mutant):
     expect_numba_for(mutant.caught_by)
