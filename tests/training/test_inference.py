@@ -251,14 +251,26 @@ def test_a_training_step_and_its_evaluation(
             others = found._n if compiled else len(found._members) + 1
             assert others == most
         got = found.step(toy.init(), 0, weight=0.0, carry=None)
-        assert inference._lent.get() is found
-    assert inference._lent.get() is None and blas() == 2
+        assert inference._lent.get() == (found,)
+    assert inference._lent.get() == () and blas() == 2
     said = capsys.readouterr().err
     assert ("workers is 5, more than the 2 cores" in said) == (workers == 5)
     assert ("OMP_NUM_THREADS=2 and" in said) == (workers > 1)
     cores(16)
     with start_workers(toy, workers) as found:
         assert found.step(toy.init(), 0, weight=0.0, carry=None).nll == got.nll
+
+
+def test_workers_that_are_lent_may_end_in_any_order() -> None:
+    one, other = (type("Lent", (), {"share": lambda self, inference: [self]})() for _ in range(2))
+    first, second = inference.lend(one), inference.lend(other)
+    first.__enter__()
+    second.__enter__()
+    assert inference.share(None) == [other]
+    first.__exit__(None, None, None)
+    assert inference.share(None) == [other]
+    second.__exit__(None, None, None)
+    assert inference._lent.get() == ()
 
 
 @dataclass(frozen=True)

@@ -32,27 +32,30 @@ WORTH = 1e8
 WORTH_A_PROCESS = 2e10
 """The same for a worker process, which imports NumPy first and is sent the data."""
 
-_lent: ContextVar[Readers | None] = ContextVar("lent", default=None)
+_lent: ContextVar[tuple[Readers, ...]] = ContextVar("lent", default=())  # the last is in use
 _asked: ContextVar[int | None] = ContextVar("asked", default=None)
 
 
 def share(inference: Inference[Made]) -> list[Made]:
     """What is read of each batch, in their order."""
-    workers = _lent.get()
-    if workers is not None:
-        return workers.share(inference)
+    lent = _lent.get()
+    if lent:
+        return lent[-1].share(inference)
     with start_readers(inference) as workers:
         return workers.share(inference)
 
 
 @contextmanager
 def lend(workers: Readers) -> Iterator[None]:
-    """Within it, `share` uses these workers, in the Python thread that lends them."""
-    before = _lent.set(workers)
+    """Within it, `share` uses these workers, in the Python thread that lends them.
+
+    Contexts that overlap may end in any order: the last that has not ended lends.
+    """
+    _lent.set((*_lent.get(), workers))
     try:
         yield
     finally:
-        _lent.reset(before)
+        _lent.set(tuple(other for other in _lent.get() if other is not workers))
 
 
 @contextmanager
