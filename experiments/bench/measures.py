@@ -5,6 +5,7 @@ Each function runs in a process of its own (`experiments.bench.contenders.proces
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,6 +24,7 @@ from minadv.base.machine import CORE_CACHE
 from minadv.base.streams import stream
 from minadv.base.trees import leaves
 from minadv.fast import elementwise
+from minadv.fast.choice import COMPILED
 from minadv.models.classifier import Batch, Classifier, Params
 from minadv.objective import Objective
 from minadv.searches import Greedy, Random, Reselect, Search
@@ -177,14 +179,21 @@ def subnormals(size: Size, rounds: int) -> dict[str, Any]:
 
 @contextmanager
 def _flushing(on: bool) -> Iterator[None]:
-    """Within it gradients too small to matter are set to zero if ``on``, and kept if not."""
-    kept = elementwise.vanished
+    """Within it gradients too small to matter are set to zero if ``on``, and kept if not; steps are those of NumPy.
+
+    Numba's steps hold the limit as a constant of their machine code.
+    """
+    kept, before = elementwise.vanished, os.environ.get(COMPILED)
+    os.environ[COMPILED] = "0"
     if not on:
         elementwise.vanished = lambda dtype: -1.0  # type: ignore[assignment]  # no number is below that
     try:
         yield
     finally:
         elementwise.vanished = kept
+        del os.environ[COMPILED]
+        if before is not None:
+            os.environ[COMPILED] = before
 
 
 def remat(size: Size, rounds: int) -> dict[str, Any]:
