@@ -132,3 +132,18 @@ def test_no_bar_elsewhere(capsys: Any) -> None:
             progress.advance(5, loss=0.5)
     assert stream.getvalue() == ""
     assert capsys.readouterr() == ("", "")
+
+
+def test_of_a_log_only_its_evaluations_are_evaluations(tmp_path):
+    """A header and the note of a run that was resumed have no metrics, and are left out without a word."""
+    path = tmp_path / "log.jsonl"
+    evaluation = {
+        "kind": "evaluation",
+        "step": 2,
+        "epoch": 1.0,
+        "time": "2026-01-01T00:00:00+00:00",
+        "valid_error": 3.0,
+    }
+    evaluation |= {"train_loss": 1.0, "regularizer": 0.0, "valid_loss": 1.0}
+    others = [{"kind": "header", "step": 0}, {"kind": "resumed", "step": 2}]
+    assert log.expect_evaluations(path, [others[0], evaluation, others[1]], ("error",)) == [evaluation]
