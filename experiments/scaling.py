@@ -249,6 +249,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     fits = {name: fit_compute(found["points"]) for name, found in alone.items()}
     forecasts = [asdict(forecast(size, cluster, fits[size.name])) for cluster in CLUSTERS for size in sizes]
     about = reporting.facts(started, repeats=args.repeats, shorter=args.shorter)
+    about["command"] = reporting.command("scaling", argv)
     networks = {n: {"latency": link.latency, "bandwidth": link.bandwidth} for n, link in links.items()}
     data = {"facts": about, "alone": alone, "ranks": ranks, "networks": networks, "forecasts": forecasts}
     results = records.plain(data)

@@ -58,13 +58,16 @@ class Memory(Search):
         there = objective.influence(start)
         assert there.d is not None and there.im is not None
         selected, second = objective.select(there.im), runner_up(objective, there.im)
-        own = {n: xp.where(seen, kept[n], second[n]) for n in eps0}
         lent = list(_lent(objective, there.im, memory.lent, max(1, self.tries), (selected, kept), second))
-        turn = (memory.visits // 2 % 2 == 0)[:, None]  # whose turn it is to be tried first
-        one = {n: xp.where(turn, second[n], lent[0][n]) for n in eps0}
-        other = {n: xp.where(turn, lent[0][n], second[n]) for n in eps0}
-        pairs = [*zip([own, *lent], [one, other, *lent[1:]], strict=False)][: self.tries]
-        tried = [selected, *({n: xp.where(afresh, a[n], b[n]) for n in eps0} for a, b in pairs)]
+
+        def either(which: Array, ours: Masks, theirs: Masks) -> Masks:
+            return {n: xp.where(which, ours[n], theirs[n]) for n in eps0}
+
+        turn = (memory.visits // 2 % 2 == 0)[:, None]  # whether the runner-up comes before the lent mask
+        on_a_fresh_visit = [either(seen, kept, second), *lent]
+        on_another = [either(turn, second, lent[0]), either(turn, lent[0], second), *lent[1:]]
+        pairs = [*zip(on_a_fresh_visit, on_another, strict=False)][: self.tries]
+        tried = [selected, *(either(afresh, fresh, other) for fresh, other in pairs)]
         visits = [Visit(eps, d) for eps, d in zip(tried, objective.scores(tried), strict=True)]
         whole = {n: xp.where(afresh, selected[n], kept[n]) for n in eps0}  # the start, where that is a binary mask
         scored = Visit(whole, xp.where(afresh[:, 0], visits[0].d, there.d))

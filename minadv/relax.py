@@ -184,31 +184,36 @@ def _equal(flips: Masks) -> Array:
 
 
 def exchanged(objective: Objective, top: Visit, times: int) -> Iterator[Masks]:
-    """``top`` with a flipped unit in exchange for another: the exchanges that the map at ``top`` promises most of."""
+    """``top`` with a flipped unit in exchange for another: the exchanges that the map at ``top`` promises most of.
+
+    Both units are of one site. An example that has fewer exchanges than ``times`` keeps its mask after its last one.
+    """
     assert top.im is not None
-    promises, units = [], []
+    leaves, enters, promises = [], [], []  # of each exchange, (B,): two units, counted over all sites, and its worth
+    before = 0  # units of the sites before
     for name, e in objective.eps0.items():
-        xp, flipped = namespace(e), top.eps[name] != e
+        xp, flipped, rows = namespace(e), top.eps[name] != e, namespace(e).arange(len(e))
         gain = (1 - 2 * e) * top.im[name]
-        n = min(times, objective.budgets[name], e.shape[1] - 1)
-        weakest = xp.argsort(xp.where(flipped, gain, np.inf), axis=1, kind="stable")[:, :n]
-        strongest = xp.argsort(xp.where(flipped, np.inf, -gain), axis=1, kind="stable")[:, :times]
-        pairs = [(weakest[:, j], strongest[:, q]) for j in range(n) for q in range(strongest.shape[1])]
-        rows = xp.arange(len(e))
-        for leaves, enters in pairs:
-            worth = gain[rows, enters] - gain[rows, leaves]
-            possible = flipped[rows, leaves] & ~flipped[rows, enters]
-            promises.append(xp.where(possible, worth, -np.inf))
-            units.append((name, leaves, enters))
-    if not units:
+        weakest = xp.argsort(xp.where(flipped, gain, np.inf), axis=1, kind="stable")
+        strongest = xp.argsort(xp.where(flipped, np.inf, -gain), axis=1, kind="stable")
+        for j in range(min(times, objective.budgets[name], e.shape[1] - 1)):
+            for q in range(min(times, e.shape[1])):
+                out, into = weakest[:, j], strongest[:, q]
+                possible = flipped[rows, out] & ~flipped[rows, into]
+                promises.append(xp.where(possible, gain[rows, into] - gain[rows, out], -np.inf))
+                leaves.append(before + out)
+                enters.append(before + into)
+        before += e.shape[1]
+    if not promises:
         return
-    order = xp.argsort(-xp.stack(promises), axis=0, kind="stable")  # (pairs, B)
-    for k in range(min(times, len(units))):
-        eps = {name: mask.copy() for name, mask in top.eps.items()}
-        for pair, (name, leaves, enters) in enumerate(units):
-            chosen = (order[k] == pair) & (promises[pair] > -np.inf)
-            rows = xp.arange(len(chosen))[chosen]
-            e = objective.eps0[name]
-            eps[name][rows, leaves[chosen]] = e[rows, leaves[chosen]]
-            eps[name][rows, enters[chosen]] = 1 - e[rows, enters[chosen]]
+    worth, out, into = xp.stack(promises), xp.stack(leaves), xp.stack(enters)
+    order = xp.argsort(-worth, axis=0, kind="stable")  # (exchanges, B)
+    units = xp.arange(before)
+    for best_left in order[:times]:
+        pair = (units == out[best_left, rows][:, None]) | (units == into[best_left, rows][:, None])
+        moved = pair & (worth[best_left, rows] > -np.inf)[:, None]  # (B, units of all sites)
+        eps, first = {}, 0
+        for name, mask in top.eps.items():
+            eps[name] = xp.where(moved[:, first : first + mask.shape[1]], 1 - mask, mask)
+            first += mask.shape[1]
         yield eps

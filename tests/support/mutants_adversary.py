@@ -122,8 +122,8 @@ TABLE = {
         ("masks alike that overlap", "(shared == n) & (shared == n[:, None])", "shared == n", RELAX),
         (
             "exchange without giving the place back",
-            "eps[name][rows, leaves[chosen]] = e[rows, leaves[chosen]]",
-            "pass",
+            "(units == out[best_left, rows][:, None]) | (units == into[best_left, rows][:, None])",
+            "units == into[best_left, rows][:, None]",
             RELAX,
         ),
         (
@@ -134,7 +134,12 @@ TABLE = {
         ),
     ],
     "memory.py": [
-        ("the remembered mask forgotten on fresh visits", "zip([own, *lent]", "zip([second, *lent]", MEMORY),
+        (
+            "the remembered mask forgotten on fresh visits",
+            "[either(seen, kept, second), *lent]",
+            "[second, *lent]",
+            MEMORY,
+        ),
         ("rows of the never seen", "xp.where(seen & memory.flips[n]", "xp.where(memory.flips[n]", MEMORY),
         ("always afresh", "start = {n: xp.where(afresh, half[n], kept[n])", "start = {n: half[n]", MEMORY),
         ("remembered distance of another mask", "xp.where(afresh[:, 0], visits[0].d, there.d)", "visits[0].d", MEMORY),

@@ -169,12 +169,17 @@ class Processes(Readers):
         return share_by(self._members, inference)
 
     def close(self) -> None:
-        for member in self._members:
-            member.hang_up()
-        for member in self._members:
-            member.end()
+        end_all(self._members)
         self._members = []
         self._held.close()
+
+
+def end_all(members: Sequence[Member]) -> None:
+    """End processes: all are told before the first is waited for."""
+    for member in members:
+        member.hang_up()
+    for member in members:
+        member.end()
 
 
 def can_be_sent(inference: Inference[Any]) -> bool:

@@ -22,7 +22,7 @@ import numpy as np
 from minadv.backend import Array
 from minadv.base.trees import leaves, tree_add, tree_map
 from minadv.fast import limit_threads, reusing
-from minadv.training.parallel.members import Batches, Member, WorkerError, share_by
+from minadv.training.parallel.members import Batches, Member, WorkerError, end_all, share_by
 from minadv.training.parallel.workers import Inference, Part, Step, Workers, gather, sums
 
 Made = TypeVar("Made")
@@ -71,7 +71,8 @@ class ProcessWorkers(Workers):
             said.update(member.receive())
         total = grads[0]
         for index in range(1, self._n):
-            theirs = grads.get(index) or self._memory.read(self._memory.grads[index - 1], params)
+            here = index in grads  # one of this process's own parts
+            theirs = grads[index] if here else self._memory.read(self._memory.grads[index - 1], params)
             total = tree_add(total, theirs)
         return gather(total, [said[index] for index in range(self._n)])
 
@@ -79,10 +80,7 @@ class ProcessWorkers(Workers):
         return share_by(self._members, inference)
 
     def close(self) -> None:
-        for member in self._members:
-            member.hang_up()
-        for member in self._members:
-            member.end()
+        end_all(self._members)
         self._members = []
         self._memory.close()
         self._threads.close()
