@@ -7,6 +7,7 @@ TOGETHER = "fast/test_together.py"
 SEARCH, OPTIONS, MAPS = "test_adversary.py", "test_adversary_options.py", "gradients/test_influence.py"
 RECORDS, MODEL = "test_searches.py", "models/test_classifier.py"
 RELAX, MEMORY = "test_relax.py", "test_memory.py"
+NEIGHBOURS = "test_relax_neighbours.py"
 TERMS, GRADIENTS, INPUTS = "test_regularizers.py", "gradients/test_regularizers.py", "test_input_perturbations.py"
 
 TABLE = {
@@ -56,7 +57,7 @@ TABLE = {
             "the class of the first step",
             "self.model.logits(self.params, self.base.features[-1:])[0]",
             "self.model.logits(self.params, self.base.features[:1])[0]",
-            RELAX,
+            NEIGHBOURS,
         ),
     ],
     "searches.py": [
@@ -112,25 +113,35 @@ TABLE = {
         ),
         ("b units relaxed", "min(L * objective.budgets[name], e.shape[1])", "objective.budgets[name]", RELAX),
         ("a relaxed mask competes", "relaxed=L > 1", "relaxed=False", RELAX),
-        ("runner-up without giving the place back", " | ((columns == leaves[:, None]) & full[:, None])", "", RELAX),
-        ("runner-up at every site", "xp.where((cheapest == k)[:, None], tried[n], selected[n])", "tried[n]", RELAX),
-        ("borrowed across groups", "group[:, None] == group", "group[:, None] >= 0 * group", RELAX),
-        ("borrowed across classes", "may &= predicted[:, None] == predicted", "pass", RELAX),
-        ("one's own mask borrowed", "    may &= ~same\n", "", RELAX),
-        ("the same mask borrowed again", "        may &= ~same[lender]\n", "", RELAX),
-        ("the least moved lends", "xp.where(may, top.d, -np.inf)", "xp.where(may, -top.d, -np.inf)", RELAX),
-        ("masks alike that overlap", "(shared == n) & (shared == n[:, None])", "shared == n", RELAX),
+        (
+            "runner-up without giving the place back",
+            " | ((columns == leaves[:, None]) & full[:, None])",
+            "",
+            NEIGHBOURS,
+        ),
+        (
+            "runner-up at every site",
+            "xp.where((cheapest == k)[:, None], tried[n], selected[n])",
+            "tried[n]",
+            NEIGHBOURS,
+        ),
+        ("borrowed across groups", "group[:, None] == group", "group[:, None] >= 0 * group", NEIGHBOURS),
+        ("borrowed across classes", "may &= predicted[:, None] == predicted", "pass", NEIGHBOURS),
+        ("one's own mask borrowed", "    may &= ~same\n", "", NEIGHBOURS),
+        ("the same mask borrowed again", "        may &= ~same[lender]\n", "", NEIGHBOURS),
+        ("the least moved lends", "xp.where(may, top.d, -np.inf)", "xp.where(may, -top.d, -np.inf)", NEIGHBOURS),
+        ("masks alike that overlap", "(shared == n) & (shared == n[:, None])", "shared == n", NEIGHBOURS),
         (
             "exchange without giving the place back",
             "(units == out[best_left, rows][:, None]) | (units == into[best_left, rows][:, None])",
             "units == into[best_left, rows][:, None]",
-            RELAX,
+            NEIGHBOURS,
         ),
         (
             "the strongest gives up its place",
             "xp.where(flipped, gain, np.inf)",
             "xp.where(flipped, -gain, np.inf)",
-            RELAX,
+            NEIGHBOURS,
         ),
     ],
     "memory.py": [

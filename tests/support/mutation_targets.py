@@ -54,7 +54,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "perturbations.py": ("test_input_perturbations.py",),
     "protocol.py": ("test_foreign_model.py", "models/test_classifier.py", *_SEARCH),
     "regularizers.py": _TERM,
-    "relax.py": ("test_relax.py", "properties/test_relaxed_masks.py"),
+    "relax.py": ("test_relax.py", "test_relax_neighbours.py", "properties/test_relaxed_masks.py"),
     "rnn.py": ("test_rnn.py", *_CELL),
     "searches.py": _SEARCH,
     "terms.py": _TERM,

@@ -4,13 +4,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import pytest
 
 from minadv import masks
 from minadv.adversary import find_adversary
 from minadv.backend import namespace, to_host
+from minadv.base.trees import tree_map
 from minadv.distances import by_name, js
 from minadv.objective import Objective, Search, Visit
 from minadv.protocol import Comparison, ModelGrads, Site
+from minadv.relax import Relax
 from tests.support.compare import assert_close
 
 
@@ -110,3 +113,39 @@ def additive(x: Any, c: float, put: Any) -> Any:
     """The model, its one parameter, and a batch of the rows of ``x``."""
     x = np.asarray(x, dtype=np.float64)
     return Additive(x.shape[1]), put({"c": np.array([c])}), put(Notes(x))
+
+
+SHORT, LONG = Relax(), Relax(stages=(4, 2), reselect=1, borrow=2, swaps=4)
+ENGINES = {  # options of a classifier, each of which another engine computes
+    **{f"plain {cell}": {"cell": cell, "engine": "plain"} for cell in ("rnn", "lstm", "gru")},
+    **{f"fast {cell}": {"cell": cell, "engine": "fast"} for cell in ("rnn", "lstm", "gru")},
+    **{f"recomputing {cell}": {"cell": cell, "engine": "fast", "remat": True} for cell in ("rnn", "lstm", "gru")},
+    "recomputing plain lstm": {"cell": "lstm", "engine": "plain", "remat": True},
+}
+every_engine = pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES)
+
+
+def weighed_log_odds(logits, lam, y):
+    """The same from logits (N, B, C), exact to rounding however sure they are."""
+    y = logits.argmax(axis=-1) if y is None else y
+    others = np.arange(logits.shape[-1]) != y[..., None]
+    surprise = np.log1p((np.exp(logits - np.take_along_axis(logits, y[..., None], axis=-1)) * others).sum(axis=-1))
+    lam = np.eye(len(logits))[-1] if lam is None else to_host(lam)
+    lam = lam if lam.ndim == 2 else lam[:, None]
+    mean = (lam * surprise).sum(axis=0) / lam.sum(axis=0)
+    return -mean - np.log(-np.expm1(-mean)), y
+
+
+def slope(f, m, step=1e-6):
+    """Central differences of f (B,) in each unit of m (B, H), whose rows do not know each other."""
+    columns = []
+    for j in range(m.shape[1]):
+        up, down = m.copy(), m.copy()
+        up[:, j] += step
+        down[:, j] -= step
+        columns.append((to_host(f(up)) - to_host(f(down))) / (2 * step))
+    return np.stack(columns, axis=1)
+
+
+def cast(tree, dtype):
+    return tree_map(lambda a: a.astype(dtype) if a.dtype.kind == "f" else a, tree)
