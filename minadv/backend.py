@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from minadv.base import launch
+from minadv.base import gpu, launch
 from minadv.base.trees import tree_map
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -69,37 +69,46 @@ def namespace(*arrays: object, **named: object) -> Any:
 
 @dataclass(frozen=True)
 class Device:
-    """A device that has been tried: its name, its array module, and one line on how it was chosen."""
+    """A device that has been tried: its name, its array module, and one line on how it was chosen.
+
+    ``tf32``: products in single precision round their factors to TF32 there.
+    """
 
     name: Literal["cpu", "gpu"]
     xp: Any
     why: str
+    tf32: bool = False
 
 
-def choose_device(device: DeviceName = "auto") -> Device:
+def choose_device(device: DeviceName = "auto", *, tf32: bool = False) -> Device:
     """Choose where to compute: ``"cpu"``, ``"gpu"``, or ``"auto"`` for the GPU if it works and else the CPU.
 
     A CUDA wheel can import and still not work, so the GPU is tried with an allocation, a matrix product, a kernel and
     a read back. ``"auto"`` says in `Device.why` what made it fall back; ``"gpu"`` raises BackendError from the cause.
+    TF32 is off in the whole process, whatever CUPY_TF32 says, unless ``tf32`` asks for it.
     """
     if device not in ("auto", "cpu", "gpu"):
         raise ValueError(f'device is {device!r}, expected "auto", "cpu" or "gpu"')
     if device == "cpu":
+        if tf32:
+            raise ValueError("tf32 is for products on a GPU, and the device is the CPU: leave it out (--tf32)")
         return Device("cpu", np, "NumPy, as asked")
     try:
-        cupy, name = _try_cupy()
+        cupy = _try_cupy()
     except Exception as cause:  # whatever goes wrong between a wheel and a driver, it means "not this device"
-        if isinstance(cause, ModuleNotFoundError) and cause.name == "cupy":
-            cause = ModuleNotFoundError("CuPy is not installed: pip install minadv[cuda12] or minadv[cuda13]")
         message = str(cause).strip()
         reason = f"{type(cause).__name__}: {message.splitlines()[0]}" if message else type(cause).__name__
-        if device == "gpu":
-            raise BackendError(f'device="gpu" was asked for but CuPy does not work here ({reason})') from cause
+        reason = gpu.fault(cause) or reason
+        if device == "gpu" or tf32:
+            asked = 'device="gpu"' if device == "gpu" else "TF32, which is for GPUs,"
+            raise BackendError(f"{asked} was asked for but CuPy does not work here ({reason})") from cause
         return Device("cpu", np, f"NumPy, because CuPy does not work here ({reason})")
-    return Device("gpu", cupy, f"CuPy {cupy.__version__} on {name}")
+    gpu.set_tf32(cupy, tf32)
+    gpu.tell_of_compiling()
+    return Device("gpu", cupy, gpu.in_words(gpu.facts(cupy)), tf32)
 
 
-def _try_cupy() -> tuple[Any, str]:
+def _try_cupy() -> Any:
     """Import CuPy and do one small piece of real work with it; any failure raises."""
     import cupy
 
@@ -109,8 +118,7 @@ def _try_cupy() -> tuple[Any, str]:
     seen = cupy.asnumpy(cupy.tanh(a @ a.T))
     if not np.allclose(seen, np.tanh([[5.0, 14.0], [14.0, 50.0]])):
         raise RuntimeError(f"a 2 x 2 matrix product came back wrong: {seen.tolist()}")
-    properties = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.runtime.getDevice())
-    return cupy, properties["name"].decode()
+    return cupy
 
 
 def to_device(tree: Tree, device: DeviceName | Device = "auto") -> Tree:
@@ -124,6 +132,13 @@ def to_device(tree: Tree, device: DeviceName | Device = "auto") -> Tree:
 def to_host(tree: Tree) -> Tree:
     """Copy every CuPy array of a tree to the host; NumPy arrays stay as they are."""
     return tree_map(lambda a: a.get() if is_device(a) else a, tree)
+
+
+def as_host(value: Any) -> Array:
+    """Whatever can be made one: a list, an array of NumPy or CuPy, or a tensor of PyTorch, as a NumPy array."""
+    if hasattr(value, "detach"):  # a tensor, which may belong to a graph and lie on a GPU
+        value = value.detach().cpu()
+    return np.asarray(value.get() if is_device(value) else value)
 
 
 def same_place(array: Array, like: Array) -> Array:

@@ -68,19 +68,19 @@ def test_without_cupy(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", None)  # makes the import fail
     fallback = choose_device("auto")
     assert (fallback.name, fallback.xp) == ("cpu", np)
-    assert "because CuPy does not work here (ModuleNotFoundError: " in fallback.why
-    with pytest.raises(BackendError, match="ModuleNotFoundError") as error:
+    assert "because CuPy does not work here (CuPy is not installed: pip install" in fallback.why
+    with pytest.raises(BackendError, match="CuPy is not installed") as error:
         choose_device("gpu")
     assert isinstance(error.value.__cause__, ModuleNotFoundError)
 
 
 def test_a_cupy_that_imports_but_does_not_work(monkeypatch):
     def no_driver(*_):
-        raise RuntimeError("cudaErrorInsufficientDriver: too old\nsecond line")
+        raise RuntimeError("cudaErrorSomething: too old\nsecond line")
 
     monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(asarray=no_driver))
     why = choose_device("auto").why
-    assert why == "NumPy, because CuPy does not work here (RuntimeError: cudaErrorInsufficientDriver: too old)"
+    assert why == "NumPy, because CuPy does not work here (RuntimeError: cudaErrorSomething: too old)"
     with pytest.raises(BackendError, match="too old"):
         choose_device("gpu")
 

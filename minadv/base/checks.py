@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
+
 from minadv.backend import Array, namespace
 
 
@@ -42,6 +44,15 @@ def expect_choice(name: str, value: Any, choices: Iterable[str]) -> None:
     allowed = list(choices)
     if value not in allowed:
         raise ValueError(f"{name} is {value!r}, expected one of {', '.join(map(repr, allowed))}")
+
+
+def expect_generator(rng: Any) -> None:
+    """Raise TypeError, which says how to make one, for a seed in the place of a random generator."""
+    if isinstance(rng, int | np.integer) or rng is np.random or isinstance(rng, np.random.RandomState):
+        made = (
+            f"numpy.random.default_rng({rng})" if isinstance(rng, int | np.integer) else "numpy.random.default_rng(0)"
+        )
+        raise TypeError(f"rng is {rng!r}, expected a numpy.random.Generator: give rng={made}")
 
 
 def expect_same_module(params: Any, **records: Any) -> None:

@@ -6,10 +6,12 @@ import numpy as np
 import numpy.typing as npt
 
 from minadv.backend import Array
+from minadv.base.checks import expect_generator
 
 
 def glorot(rng: np.random.Generator, n_in: int, n_out: int, dtype: npt.DTypeLike) -> Array:
     r"""Uniform on :math:`\pm\sqrt{6/(n_{in} + n_{out})}` (Glorot and Bengio, 2010), of shape ``(n_in, n_out)``."""
+    expect_generator(rng)
     limit = np.sqrt(6 / (n_in + n_out))
     return rng.uniform(-limit, limit, (n_in, n_out)).astype(dtype)
 

@@ -90,6 +90,19 @@ def tree_add(a: Tree, b: Tree) -> Tree:
     return total
 
 
+def tree_filled(tree: Any, like: Any) -> Any:
+    """The leaves of a tree, by their names, with zeros for a part that is None and not so in ``like``."""
+    if tree is None:
+        return tree_map(lambda a: 0 * a, like)
+    parts, theirs = children(like), children(tree)
+    if parts is None:
+        return tree
+    names = [name for name, _ in parts]
+    if theirs is None or [name for name, _ in theirs] != names:
+        raise ValueError(f"trees differ: a {type(tree).__name__}, expected the structure of a {type(like).__name__}")
+    return {name: tree_filled(a, b) for name, (_, a), (_, b) in zip(names, theirs, parts, strict=True)}
+
+
 def any_array(tree: Any) -> Any:
     """Any array of a tree, such as the parameters: its module and dtype are those of new arrays beside it."""
     return next(leaf for _, leaf in leaves(tree) if hasattr(leaf, "dtype"))
