@@ -10,8 +10,10 @@ engine         what it is
 plain          the readable cells themselves (``MINADV_ENGINE=plain``, ``--engine plain``)
 rows           RNN and GRU, written in place
 columns        the LSTM with an example a column, several passes side by side; its element-wise steps are compiled by
-               Numba in single precision, and one CUDA kernel each on a GPU
+               Numba in single precision
 compiled       whole passes of small LSTMs in single precision, compiled by Numba
+cuda           all three cells on a GPU: a pass is one launch in single precision, if it has few units, and else two
+               launches a step
 =============  ====================================================================================================
 
 Only `minadv.models.stack` runs an engine. Training and commands use three names: `describe`, `limit_threads` and
@@ -26,7 +28,7 @@ from typing import Any, Literal, TypeVar
 
 from minadv.backend import is_device
 from minadv.base.machine import blas_most
-from minadv.fast import choice, threads
+from minadv.fast import choice, device, threads
 from minadv.fast.columns import Columns
 from minadv.fast.engines import CELLS, Engine, Inputs, Plain
 from minadv.fast.remat import Recomputing
@@ -52,6 +54,7 @@ __all__ = [
 
 Model = TypeVar("Model")
 compiles_passes = choice.compiles_passes
+on_a_device = device.kernels  # imported so that it is provided
 ENGINES = choice.ENGINES
 
 
@@ -78,6 +81,10 @@ def engine(
 def _fastest(
     cell: str, params: Any, passes: Sequence[Inputs], leak: Literal["clean", "masked"], asked: str | None
 ) -> Engine:
+    if is_device(params.U) and choice.runs_cuda_passes(asked):
+        from minadv.fast.cuda_engine import Cuda
+
+        return Cuda(cell, leak if cell == "gru" else "clean")
     if cell == "rnn":
         return RnnRows()
     if cell == "gru":
@@ -94,7 +101,7 @@ def _fastest(
 class Description:
     """What computes here: for logs, for ``minadv doctor``, and for whoever wants to repeat a number."""
 
-    engine: str  # "plain", or "fast" with its version: "fast-2"
+    engine: str  # "plain", or "fast" with its version: "fast-3"
     why: str  # one line
     versions: dict[str, str]  # of libraries that may have a part in the numbers, beside NumPy and SciPy
     compiled: str  # what Numba has compiled and where it is kept, in one line

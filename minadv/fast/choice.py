@@ -1,16 +1,19 @@
 r"""Which machinery there is: compiled steps by Numba or CUDA where they work, and NumPy's or CuPy's elsewhere.
 
-On a GPU the LSTM's element-wise step is one kernel (`minadv.fast.cuda_steps`). On a processor Numba is optional
-(``pip install "minadv[fast]"``): with it a step in single precision is one loop (`minadv.fast.numba_steps`), and where
-the weights are small a whole pass is compiled (`minadv.fast.numba_pass`). A training step of a small LSTM then takes
-about three quarters of the time, and its passes two thirds of the memory; Numba itself takes about 125 MB a process.
+On a GPU whole passes, or the steps between two products, are CUDA kernels (`minadv.fast.cuda_engine`). On a processor
+Numba is optional (``pip install "minadv[fast]"``): with it a step in single precision is one loop
+(`minadv.fast.numba_steps`), and where the weights are small a whole pass is compiled (`minadv.fast.numba_pass`). A
+training step of a small LSTM then takes about three quarters of the time, and its passes two thirds of the memory;
+Numba itself takes about 125 MB a process.
 Results are the same up to rounding.
 
 Two variables of the environment choose: ``MINADV_ENGINE=plain`` runs the readable cells themselves, and
 ``MINADV_COMPILED=0`` leaves out what is compiled.
 
 An engine that rounds otherwise than before has another version, and a run goes on with the version that it was begun
-with: ``"fast-1"`` compiled no pass with padding, ``"fast-2"`` does. ``"fast"`` is the newest.
+with: ``"fast-1"`` compiled no pass with padding, ``"fast-2"`` does; ``"fast-3"`` has the CUDA kernels of
+`minadv.fast.cuda_engine` on a GPU, where the earlier ones run `minadv.fast.columns` and `minadv.fast.rows` by CuPy, and
+is ``"fast-2"`` on a processor. ``"fast"`` is the newest.
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ from minadv.base.machine import CORE_CACHE
 from minadv.fast import compiling, elementwise, threads
 
 ENGINE, COMPILED = "MINADV_ENGINE", "MINADV_COMPILED"
-VERSIONS = ("fast-1", "fast-2")  # the newest last
+VERSIONS = ("fast-1", "fast-2", "fast-3")  # the newest last
 ENGINES = ("fast", "plain", *VERSIONS)
 
 
@@ -63,6 +66,11 @@ def lstm_steps(like: Array) -> Steps:
     if is_device(like):
         return by_cupy()
     return by_numba()[0] or BY_NUMPY if like.dtype == np.float32 else BY_NUMPY
+
+
+def runs_cuda_passes(asked: str | None = None) -> bool:
+    """Whether the passes of arrays on a GPU are run by `minadv.fast.cuda_engine`."""
+    return wanted(asked) not in ("plain", *VERSIONS[:2]) and not without_compiling()
 
 
 def compiles_passes(nbytes: int, dtype: npt.DTypeLike, asked: str | None = None, *, padded: bool) -> bool:
@@ -123,7 +131,10 @@ def why(on_gpu: bool = False, asked: str | None = None) -> str:
         return f"the readable cells by {module}, as {'was asked for' if asked else f'{ENGINE}=plain says'}"
     if without_compiling():
         return f"{module} line by line, as {COMPILED}=0 says"
+    if on_gpu and not runs_cuda_passes(asked):
+        return "CuPy, with one kernel each for the LSTM's steps"
     if on_gpu:
-        return "one kernel each for the LSTM's steps"
+        how = "a pass in one launch in single precision with few units, else two launches a step"
+        return f"CUDA kernels ({wanted(asked)}): {how}"
     steps, about = by_numba()
     return f"NumPy: {about}" if steps is None else f"{about} for the LSTM in single precision, NumPy for all else"

@@ -87,7 +87,7 @@ class Columns:
                 a, c, h = first.a[t - 1][:, :, None], first.c[t][:, None], first.h[t][:, None]
             if xW is not None:
                 for n in range(P):
-                    xp.add(xW[n][t - 1], z[:, :, n], out=a[:, :, n])
+                    _add_share(xW[n][t - 1], z[:, :, n], out=None if P > 1 else first.a[t - 1], over=xW[n] is first.a)
             step(z if xW is None else a, c_before, a=a, c=c, h=h)  # Eq. 1
             for n, cache in enumerate(caches):
                 if cache.valid is not None and cache.padded[t - 1]:
@@ -218,6 +218,20 @@ def _project(
         for key, (given, cache) in last.items()
     }
     return [products[id(given.x)] for given in passes]
+
+
+def _add_share(share: Array, z: Array, *, out: Array | None, over: bool) -> None:
+    """The input's share and the state's, added into ``out`` or, for None, into ``z``; ``over``: ``out`` is ``share``.
+
+    Where the memory of a sum is that of an operand, it is one and the same array here: CuPy copies an operand that only
+    overlaps what is written.
+    """
+    if out is None:
+        z += share
+    elif over:
+        share += z
+    else:
+        namespace(z).add(share, z, out=out)
 
 
 def _take_out_padding(caches: Sequence[Cache], t: int, dh: Array, dc: Array) -> list[tuple[int, Array, Array]]:

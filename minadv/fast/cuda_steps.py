@@ -44,7 +44,8 @@ _step_backward = cupy.ElementwiseKernel(
 
 def lstm_step(z: Array, c_prev: Array, *, a: Array, c: Array, h: Array) -> None:
     """See `minadv.fast.elementwise.lstm_step`."""
-    _step(*z, c_prev, *a, c, h)
+    gates = tuple(a)
+    _step(*(gates if z is a else z), c_prev, *gates, c, h)  # the same views: CuPy copies operands that only overlap
 
 
 def lstm_step_backward(a: Array, c_prev: Array, h: Array, dh: Array, *, dc: Array, dz: Array, scratch: Array) -> None:

@@ -27,31 +27,12 @@ from minadv.masks import bernoulli, scale
 from minadv.models import sizes, stack
 from minadv.models.comparing import compare_heads, step_weights
 from minadv.models.sequences import Batch as Batch
+from minadv.models.sequences import Cache as Cache
+from minadv.models.sequences import Noise as Noise
+from minadv.models.sequences import Params as Params
 from minadv.models.stack import Buffered
 from minadv.protocol import Comparison, Likelihood, ModelGrads, Site
-
-
-@dataclass(frozen=True)
-class Params:
-    cells: tuple[Any, ...]  # one cell's Params a layer
-    V: Array | None  # (H, C)
-    b: Array | None  # (C,)
-
-
-@dataclass(frozen=True)
-class Noise:
-    """The dropout on the inputs, the same at every step: scaled masks (B, I)."""
-
-    inputs: Array
-
-
-@dataclass(frozen=True)
-class Cache:
-    batch: Batch
-    caches: tuple[Any, ...]
-    h: Array  # (N, B, H), the clean states that the softmax reads
-    masks: Mapping[str, Array]
-    noise: Noise | None
+from minadv.torch_layout import classifier_from_torch
 
 
 @dataclass(frozen=True)
@@ -117,6 +98,16 @@ class Classifier(Buffered):
             V=glorot(rng, self.n_hidden, self.n_classes, dtype),
             b=np.zeros(self.n_classes, dtype),
         )
+
+    @staticmethod
+    def from_torch(module: Any) -> tuple[Classifier, Params]:
+        """A model and its parameters from a module of PyTorch: see `minadv.torch_layout.classifier_from_torch`.
+
+        Its forward is taken to be that of this class: the softmax reads the last state of the top layer.
+        """
+        cell, cells, V, b = classifier_from_torch(module)
+        model = Classifier(cells[0].W.shape[0], cells[0].U.shape[0], V.shape[1], cell=cell, n_layers=len(cells))
+        return model, Params(cells, V, b)
 
     def noise(self, rng: Rng, batch: Batch) -> Noise | None:
         if self.input_dropout == 0:

@@ -1,8 +1,10 @@
-r"""A batch of sequences, time first: what a classifier of sequences reads."""
+r"""What a classifier of sequences reads, knows, draws and keeps: its batch, parameters, noise and cache."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from minadv.backend import Array, namespace
 from minadv.base.checks import expect_shape
@@ -25,3 +27,26 @@ class Batch:
 
     def __len__(self) -> int:
         return int(self.x.shape[1])
+
+
+@dataclass(frozen=True)
+class Params:
+    cells: tuple[Any, ...]  # one cell's Params a layer
+    V: Array | None  # (H, C)
+    b: Array | None  # (C,)
+
+
+@dataclass(frozen=True)
+class Noise:
+    """The dropout on the inputs, the same at every step: scaled masks (B, I)."""
+
+    inputs: Array
+
+
+@dataclass(frozen=True)
+class Cache:
+    batch: Batch
+    caches: tuple[Any, ...]
+    h: Array  # (N, B, H), the clean states that the softmax reads
+    masks: Mapping[str, Array]
+    noise: Noise | None

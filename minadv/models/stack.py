@@ -38,7 +38,7 @@ class Buffered:
     ``"fast"`` is the default. `minadv.fast.reusing` gives a model ``buffers``, which are no part of its configuration.
     """
 
-    engine: Literal["fast", "plain", "fast-1", "fast-2"] | None = field(default=None, kw_only=True)
+    engine: Literal["fast", "plain", "fast-1", "fast-2", "fast-3"] | None = field(default=None, kw_only=True)
     buffers: Workspace | None = field(default=None, kw_only=True, repr=False, compare=False, metadata={"config": False})
 
     def __post_init__(self) -> None:

@@ -18,6 +18,7 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 
 from minadv.backend import Array, namespace
+from minadv.base.kernels import on_device
 from minadv.base.numbers import Positive
 from minadv.base.schema import expect_fields, expect_type
 from minadv.base.trees import leaves, tree_map
@@ -42,6 +43,10 @@ class Clip:
         if self.how == "norm":
             return clip_norm(grads, self.limit, only=self.only, but=self.but)
         return clip_value(grads, self.limit, only=self.only, but=self.but), None
+
+    def group(self, grads: Any) -> frozenset[str]:
+        """The paths of the leaves that are clipped."""
+        return choose(grads, only=self.only, but=self.but)
 
 
 def clip_norm(
@@ -72,6 +77,7 @@ def clip_value(grads: Tree, limit: float, *, only: Iterable[str] | None = None, 
     return tree_map(lambda g: namespace(g).clip(g, -limit, limit) if next(names) in group else g, grads)
 
 
+@on_device
 def global_norm(grads: Any, group: Iterable[str] | None = None) -> Array:
     r""":math:`|g|_2` over all leaves together, or over those named; float64, shape ``()``.
 

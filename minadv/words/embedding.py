@@ -13,6 +13,8 @@ rest. Only the rows that are looked up are ever normalised; the two moments see 
 
 from __future__ import annotations
 
+import functools
+import importlib.util
 from dataclasses import dataclass
 
 import numpy as np
@@ -92,12 +94,13 @@ def sum_by_word(words: Array, rows: Array, n_words: int, weights: Array | None =
     .. math:: S_v = \sum_{n:\, words_n = v} weights_n\, rows_n
 
     On the host it is the product of a sparse matrix, one entry a column, with the rows, which is much faster than
-    sorting the words or ``np.add.at``. On a GPU it is `minadv.layers.embedding_backward`, which sorts. Both add up in
-    the order of the places, so that the same arguments give the same bits.
+    sorting the words or ``np.add.at``. On a GPU, and without SciPy, which a browser does not have, it is
+    `minadv.layers.embedding_backward`, which sorts. Both add up in the order of the places, so that the same arguments
+    give the same bits.
     """
     xp = namespace(words=words, rows=rows, weights=weights)
     flat = words.reshape(-1)
-    if xp is not np:
+    if xp is not np or not _has_scipy():
         like = xp.empty((n_words, rows.shape[1]), rows.dtype)
         return layers.embedding_backward(like, flat, rows if weights is None else rows * weights[:, None])
     import scipy.sparse  # only now: 25 MB that a process without words has no use for
@@ -106,3 +109,8 @@ def sum_by_word(words: Array, rows: Array, n_words: int, weights: Array | None =
     places = scipy.sparse.csc_matrix((entries, flat, np.arange(flat.size + 1)), shape=(n_words, flat.size))
     total: Array = places @ rows
     return total
+
+
+@functools.cache
+def _has_scipy() -> bool:
+    return importlib.util.find_spec("scipy") is not None

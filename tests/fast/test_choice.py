@@ -23,7 +23,7 @@ def forward(steps, z, c_prev, *, in_place):
 
 @pytest.mark.parametrize("in_place", [True, False])
 @pytest.mark.parametrize("dtype", TOLERANCE)
-def test_the_step_and_the_way_back(dtype, in_place, rng, put, monkeypatch):
+def test_the_step_and_the_way_back(dtype, in_place, rng, put, kernels, monkeypatch):
     monkeypatch.delenv(choice.COMPILED, raising=False)
     z, c_prev, dh, dc_next = 2 * rng.standard_normal((4, 7, 2, 3)), *rng.standard_normal((3, 7, 2, 3))
     z[3, :2] = np.array([-1e4, 1e4])[:, None, None]
@@ -43,7 +43,7 @@ def test_the_step_and_the_way_back(dtype, in_place, rng, put, monkeypatch):
     assert_close(*found, TOLERANCE[dtype])
 
 
-def test_who_makes_them(put, monkeypatch):
+def test_who_makes_them(put, kernels, monkeypatch):
     monkeypatch.delenv(choice.COMPILED, raising=False)
     double = put(np.zeros(1))
     by_kernel = choice.lstm_steps(double).lstm_step is not elementwise.lstm_step

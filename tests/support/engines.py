@@ -1,5 +1,6 @@
 """The engines of minadv.fast, and their passes beside those of the readable cells."""
 
+import sys
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +12,7 @@ from minadv.fast.engines import Engine, Inputs, Plain
 from minadv.fast.remat import Recomputing
 from minadv.fast.rows import GruRows, RnnRows
 from tests.support.cells import Problem
+from tests.support.cuda import runs_kernels
 
 ENGINES: dict[str, tuple[str, Engine]] = {  # a name of tests.support.cells.CELLS, and an engine for it
     "plain rnn": ("rnn", Plain("rnn")),
@@ -24,6 +26,16 @@ ENGINES: dict[str, tuple[str, Engine]] = {  # a name of tests.support.cells.CELL
     "recomputing gru rows": ("gru", Recomputing(GruRows())),
     "recomputing columns": ("lstm", Recomputing(Columns())),
 }
+if runs_kernels(sys.modules.get("cupy")):  # the suite's switch has tried it: `pytest --backend=cupy`
+    from minadv.fast.cuda_engine import Cuda
+
+    ENGINES |= {
+        "cuda rnn": ("rnn", Cuda("rnn")),
+        "cuda lstm": ("lstm", Cuda("lstm")),
+        "cuda gru": ("gru", Cuda("gru")),
+        "cuda gru, masked leak": ("gru-masked-leak", Cuda("gru", "masked")),
+        "recomputing cuda lstm": ("lstm", Recomputing(Cuda("lstm"))),
+    }
 
 
 def inputs(problem: Problem, **changed: Any) -> Inputs:

@@ -1,5 +1,7 @@
 """What the normalised embeddings are, and what is refused."""
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -45,3 +47,15 @@ def test_bad_input(rng, put):
         embedding.moments(E, put(zipf(5).astype(np.float32)))
     with pytest.raises(ValueError, match="tokens holds 5, expected integers from 0 to 4"):
         embedding.lookup(E, put(np.array([0, 5])))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_without_scipy_the_sums_are_the_same(weighted, rng, monkeypatch):
+    """A browser has NumPy alone."""
+    words, rows = rng.integers(0, 7, 40), rng.standard_normal((40, 3)).astype(np.float32)
+    weights = rng.standard_normal(40).astype(np.float32) if weighted else None
+    expected = embedding.sum_by_word(words, rows, 9, weights)
+    monkeypatch.setattr(embedding, "_has_scipy", lambda: False)
+    monkeypatch.setitem(sys.modules, "scipy.sparse", None)  # importing it is an error now
+    found = embedding.sum_by_word(words, rows, 9, weights)
+    assert_close(found, expected, 1e-6)

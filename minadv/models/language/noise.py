@@ -25,7 +25,7 @@ from minadv import lstm
 from minadv.backend import Array, namespace, same_place
 from minadv.base import shared_draws
 from minadv.base.checks import expect_shape
-from minadv.base.shared_draws import Rng
+from minadv.base.shared_draws import Keyed, Rng
 
 PARTS = ("words", "inputs", "outputs", "U")
 
@@ -80,11 +80,15 @@ def redraw(noise: Noise, parts: Iterable[str], rng: Rng, rates: Rates, sizes: Si
     def by_example(p: float, n: int) -> Array | None:
         if p == 0:
             return None
+        if isinstance(rng, Keyed):
+            return rng.keeps(p, (B, n), by_row=True, like=like)
         return same_place(shared_draws.rows(rng, lambda g, B: g.random((B, n)) >= p, B), like)  # (B, n)
 
     def by_batch(p: float, *shape: int) -> Array | None:
         if p == 0:
             return None
+        if isinstance(rng, Keyed):
+            return rng.keeps(p, shape, by_row=False, like=like)
         return same_place(shared_draws.whole(rng).random(shape, dtype=np.float32) >= np.float32(p), like)
 
     new: dict[str, Any] = {}

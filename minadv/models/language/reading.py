@@ -13,6 +13,7 @@ import numpy as np
 from minadv import fast, layers
 from minadv.backend import Array, namespace, to_host
 from minadv.base.checks import expect_shape
+from minadv.base.pulse import doing
 from minadv.models.language.model import LanguageModel, Params, States, TokenBatch
 
 
@@ -64,13 +65,14 @@ def read(
     steps = streams.shape[0] - 1
     nlls: list[Array] = []  # the NLL of each word, on the device until the end
     model = fast.reusing(model)
-    with model.scope():  # what the windows derive from the weights is made once
+    with model.scope(), doing("reading the text", steps, "steps") as work:  # weights are made ready once
         for first in range(0, steps, window):
             last = min(first + window, steps)
             batch = TokenBatch(streams[first:last], checked=True)
             with model.scope():
                 features, state, _ = model.body(params, batch, masks={}, noise=None, state=state)
                 nlls.append(model.nll(params, features, streams[first + 1 : last + 1]).ravel())
+            work.advance(last - first)
     assert state is not None
     return Reading(to_host(namespace(*nlls).concatenate(nlls)), state)
 
