@@ -24,7 +24,7 @@ import numpy as np
 
 from minadv import distances, masks, protocol
 from minadv.backend import Array, namespace
-from minadv.base.checks import expect_floating, expect_shape
+from minadv.base.checks import expect_floating, expect_generator, expect_shape
 from minadv.base.shared_draws import Rng
 from minadv.base.trees import any_array
 from minadv.objective import Masks, Objective, Remembered, Search, Visit
@@ -55,6 +55,7 @@ class Trace:
     base: Pass | None  # the pass under the base mask
     flips: dict[str, Array] = field(default_factory=dict)  # (B,) a site: Hamming distance of eps to eps0
     memory: Remembered | None = None  # of a search that remembers: what to give it at the next visit
+    zero: Array | None = None  # bool (B,): of which examples an influence map was zero; None if no map was taken
 
     @property
     def start(self) -> Masks:
@@ -99,6 +100,7 @@ def find_adversary(
     at the first comparison), and for a distance or a map that is NaN, naming the example.
     """
     expect_search(search)
+    expect_generator(rng)
     masks.expect_scale(scale, p)
     b = find_budgets(model, search=search, sites=sites, delta=delta, budgets=budgets)
     searched = tuple(site for site in model.sites if site.name in b)
@@ -116,6 +118,7 @@ def find_adversary(
         p=p,
         adv_noise=noise if adv_noise is None else adv_noise,
         state=state,
+        start=getattr(search, "start", None),
         memory=_expect_memory(memory, search, eps0, b),
     )
     with protocol.scope(model) as keep:  # at its end the model may forget every pass but the base pass
@@ -144,6 +147,7 @@ def find_adversary(
         base=base,
         flips={name: masks.hamming(result.eps[name], eps0[name]) for name in eps0},
         memory=remembered,
+        zero=objective.zero[0] if objective.zero else None,
     )
 
 

@@ -16,10 +16,12 @@ from typing import Any, TypeAlias
 
 from minadv.backend import Array, namespace
 from minadv.base.checks import expect_choice, expect_floating, shape_text
+from minadv.base.kernels import on_device
 
 Distance: TypeAlias = Callable[[Array, Array], tuple[Array, Array, Array]]
 
 
+@on_device
 def js(logits0: Array, logits1: Array) -> tuple[Array, Array, Array]:
     r"""Jensen-Shannon: :math:`\tfrac12 \mathrm{KL}(p^0\|\bar p) + \tfrac12 \mathrm{KL}(p\|\bar p)`.
 
@@ -46,6 +48,7 @@ def js(logits0: Array, logits1: Array) -> tuple[Array, Array, Array]:
     return xp.maximum(d, 0), terms0, terms1
 
 
+@on_device
 def kl(logits0: Array, logits1: Array) -> tuple[Array, Array, Array]:
     r""":math:`\mathrm{KL}(p^0\|p) = \sum_j p^0_j (\log p^0_j - \log p_j)`, base to perturbed."""
     xp = _check(logits0, logits1)
@@ -57,12 +60,14 @@ def kl(logits0: Array, logits1: Array) -> tuple[Array, Array, Array]:
     return xp.maximum(terms, 0).sum(axis=-1), _through_softmax(p0, r), gap
 
 
+@on_device
 def rkl(logits0: Array, logits1: Array) -> tuple[Array, Array, Array]:
     r""":math:`\mathrm{KL}(p\|p^0)`, perturbed to base."""
     d, dlogits1, dlogits0 = kl(logits1, logits0)
     return d, dlogits0, dlogits1
 
 
+@on_device
 def skl(logits0: Array, logits1: Array) -> tuple[Array, Array, Array]:
     r"""Symmetrised KL: :math:`\tfrac12 \mathrm{KL}(p^0\|p) + \tfrac12 \mathrm{KL}(p\|p^0)`, that of R-Drop.
 
@@ -83,6 +88,7 @@ def skl(logits0: Array, logits1: Array) -> tuple[Array, Array, Array]:
     return d, dlogits0, dlogits1
 
 
+@on_device
 def l2(logits0: Array, logits1: Array) -> tuple[Array, Array, Array]:
     r""":math:`\|p^0 - p\|_2^2`, the squared distance of the probabilities (the metric of Remark 1)."""
     _check(logits0, logits1)
@@ -91,6 +97,7 @@ def l2(logits0: Array, logits1: Array) -> tuple[Array, Array, Array]:
     return (gap * gap).sum(axis=-1), _through_softmax(p0, 2 * gap), _through_softmax(p1, -2 * gap)
 
 
+@on_device
 def logit2(logits0: Array, logits1: Array) -> tuple[Array, Array, Array]:
     r""":math:`\tfrac1C \sum_j (a^0_j - a_j)^2`, the mean squared difference of the logits themselves."""
     _check(logits0, logits1)

@@ -20,9 +20,11 @@ import numpy as np
 from minadv.backend import Array, namespace
 from minadv.base.checks import expect_choice, expect_floating, expect_shape
 from minadv.base.errors import NotFiniteError
+from minadv.base.kernels import on_device
 from minadv.masks import expect_binary, hamming
 
 
+@on_device
 def flip(
     eps: Array,
     im: Array,

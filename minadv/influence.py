@@ -18,15 +18,20 @@ them to ``eps``.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from minadv.backend import Array, namespace
 from minadv.base.checks import expect_shape
+from minadv.base.kernels import on_device
+from minadv.base.readings import check
+
+ROUNDING = 100
+"""Two numbers that differ by no more than so many times the precision are the same but for rounding."""
 
 
 class ZeroInfluenceWarning(UserWarning):
-    """The influence map is zero up to rounding, so that rounding would choose the flips."""
+    """The influence map is zero in every example, so that nothing says which units to flip."""
 
 
 def influence_map(h_prev: Array, dhhat: Array) -> Array:
@@ -69,21 +74,37 @@ def influence_map_double_sum(cell: Any, params: Any, cache: Any, dh: Array, drea
     return dm
 
 
-def warn_if_zero(im: Mapping[str, Array], d: Array) -> bool:
-    r"""Warn, and return True, if the distance is zero up to rounding in every example, or every map is exactly zero.
+@on_device
+def agree(features0: Array, features1: Array, d: Array) -> Array:
+    r"""Of which examples two passes agree up to rounding, bool ``(B,)``: by D, and by every feature.
 
-    At :math:`\epsilon^s = \epsilon^0`, with the same noise, D is at its minimum: its gradient is rounding, whose signs
-    would choose the flips.
+    ``features (N, B, F)`` are those of the two passes, ``d (B,)`` is their distance. D is quadratic in the difference
+    of two logits. It is small for a very sure prediction too, whose map is true: there the features differ.
     """
-    xp = namespace(d)
-    nothing = (100 * float(xp.finfo(d.dtype).eps)) ** 2  # D is quadratic in the difference of two logits
-    zero = bool((d <= nothing).all()) or all(not bool(values.any()) for values in im.values())
-    if zero:
-        warnings.warn(
-            "the influence map is zero up to rounding: no mask changes the distance, as at the base mask itself. "
-            'Start from one random flip (start="flip", --init flip), or let another noise differ between the passes '
-            "(adv_noise, share_noise=False; --noise independent, --fresh)",
-            ZeroInfluenceWarning,
-            stacklevel=3,
-        )
-    return zero
+    xp = namespace(features0=features0, features1=features1, d=d)
+    rounding = ROUNDING * float(xp.finfo(features0.dtype).eps)
+    apart, size = (xp.abs(a).max(axis=2).max(axis=0) for a in (features1 - features0, features0))  # (B,) each
+    return (d <= rounding**2) & (apart <= rounding * size)  # type: ignore[no-any-return]
+
+
+@on_device
+def zero_maps(im: Mapping[str, Array], same: Array) -> tuple[dict[str, Array], Array]:
+    r"""The influence maps with zeros for rounding, and of which examples they are zero at every site, bool ``(B,)``.
+
+    ``same (B,)`` says in which examples the two passes agree (`agree`). There D is at its minimum, as it is everywhere
+    at :math:`\epsilon^s = \epsilon^0` with the same noise, and its gradient is rounding, whose signs would choose the
+    flips. With a map of zeros the rules ``"strict"`` and ``"authors"`` leave an example as it is, and ``"paper"`` takes
+    its units by their index.
+    """
+    xp = namespace(same)
+    maps = {name: xp.where(same[:, None], 0, values) for name, values in im.items()}
+    return maps, ~xp.stack([values.any(axis=1) for values in maps.values()]).any(axis=0)
+
+
+def warn_if_zero(zero: Array, why: Callable[[], str]) -> None:
+    """Warn if the influence map is zero in every example, as `zero_maps` tells; ``why`` says why, and what to do."""
+
+    def warn() -> None:
+        warnings.warn(f"the influence map is zero up to rounding: {why()}", ZeroInfluenceWarning, stacklevel=5)
+
+    check(namespace(zero).asarray(zero.all()), warn)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from minadv.backend import Array, namespace
 from minadv.base.checks import expect_floating, expect_shape, shape_text
+from minadv.base.kernels import on_device
 
 
 def affine(x: Array, W: Array, b: Array) -> Array:
@@ -57,6 +58,7 @@ def embedding(E: Array, tokens: Array, *, check: bool = True) -> Array:
     return E[tokens]
 
 
+@on_device
 def embedding_backward(E: Array, tokens: Array, dy: Array) -> Array:
     r"""The sum of ``dy`` over the places where each token stands: ``(V, D)``.
 
@@ -83,6 +85,7 @@ def log_softmax(logits: Array) -> Array:
     return shifted
 
 
+@on_device
 def cross_entropy(logits: Array, targets: Array, *, check: bool = True) -> tuple[Array, Array]:
     r"""Softmax cross-entropy: :math:`-\log p_y`, and its gradient :math:`p - 1_y` with respect to the logits.
 

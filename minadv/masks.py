@@ -1,8 +1,8 @@
 r"""The mask :math:`\epsilon`: drawing it, flipping it, measuring it, and the scale that turns it into what layers see.
 
 ``eps (B, H)`` is binary, one mask per example, the same at every time step. The layers see ``m = s(eps) * eps``;
-`scale` and `scale_backward` are the only bridge between the two. Random numbers are drawn on the host, so that both
-array modules see the same masks.
+`scale` and `scale_backward` are the only bridge between the two. Random numbers are drawn on the host, or made of a key
+alike on host and device (`minadv.base.philox`), so that both array modules see the same masks.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import numpy as np
 from minadv.backend import Array, namespace, same_place
 from minadv.base import shared_draws
 from minadv.base.checks import expect_choice, expect_floating, expect_shape, shape_text
-from minadv.base.shared_draws import Rng
+from minadv.base.kernels import on_device
+from minadv.base.shared_draws import Keyed, Rng
 
 Scale: TypeAlias = Literal["none", "inverted", "kept"]
 SCALES = ("none", "inverted", "kept")
@@ -28,10 +29,13 @@ def ones(shape: tuple[int, int], *, like: Array) -> Array:
 def bernoulli(rng: Rng, p: float, shape: tuple[int, int], *, like: Array) -> Array:
     """A random mask: each unit is dropped with probability ``p``."""
     expect_probability(p)
+    if isinstance(rng, Keyed):
+        return rng.keeps(p, shape, by_row=True, like=like).astype(like.dtype)
     uniform = shared_draws.rows(rng, lambda g, n: g.random((n, *shape[1:])), shape[0])
     return same_place((uniform >= p).astype(like.dtype), like)
 
 
+@on_device
 def one_flip(rng: Rng, eps0: Array) -> Array:
     """``eps0`` with one random unit of each example flipped."""
     xp = namespace(eps0=eps0)
@@ -75,6 +79,14 @@ def budget(delta: float, n_hidden: int) -> int:
             f"the smallest useful delta is 1/{n_hidden} = {1 / n_hidden:.4g}"
         )
     return flips
+
+
+def few_flips(n_hidden: int) -> int:
+    r"""The budget where none is given: :math:`\delta = 0.03`, as for sequential MNIST, and at least three units.
+
+    With fewer the random start of the paper's search is all or half of the mask.
+    """
+    return min(n_hidden, max(3, 3 * n_hidden // 100))
 
 
 def scale(eps: Array, how: Scale, *, p: float | None = None) -> Array:

@@ -15,9 +15,10 @@ from typing import Any, ClassVar, TypeAlias
 from minadv import distances, masks, protocol
 from minadv.backend import Array, namespace
 from minadv.base.errors import NotFiniteError
+from minadv.base.readings import check
 from minadv.base.shared_draws import Rng
 from minadv.flip import flip
-from minadv.influence import warn_if_zero
+from minadv.influence import agree, warn_if_zero, zero_maps
 from minadv.protocol import Comparison, Model, Pass
 
 Masks: TypeAlias = dict[str, Array]
@@ -67,11 +68,14 @@ class Objective:
     p: float | None
     adv_noise: Any  # of the perturbed passes
     state: Any  # the recurrent state that every pass starts from
+    start: str | None = None  # of a search that has one: "flip" or "base"
     memory: Remembered | None = None  # what a search that remembers is given
     m0: Masks = field(default_factory=dict)  # masks of the base pass; a site without one has m = 1
     base: Pass | None = None  # the base pass, once it has been run
+    same_noise: bool = True  # whether the base pass has the noise of the perturbed ones
     spent: list[int] = field(default_factory=lambda: [0, 0])  # forward and backward passes
     nan: list[Array] = field(default_factory=list)  # (B,), of which examples a distance was NaN in any pass
+    zero: list[Array] = field(default_factory=list)  # (B,), of which examples an influence map was zero
 
     def begin(self, m0: Masks, noise: Any, start: Masks | None) -> tuple[Objective, Pass, Visit | None]:
         """Run the base pass, under masks m0 and its own noise, and beside it the pass at the start of a search, if any.
@@ -85,7 +89,7 @@ class Objective:
         base, *probes = protocol.run_bodies(
             self.model, self.params, self.batch, masks=given, noises=noises, state=self.state
         )
-        begun = replace(self, m0=m0, base=base, spent=[len(probes), 0])
+        begun = replace(self, m0=m0, base=base, same_noise=noise is self.adv_noise, spent=[len(probes), 0])
         return begun, base, None if start is None else begun.influence_of(start, probes.pop())
 
     def score(self, eps: Masks) -> Array:
@@ -95,7 +99,7 @@ class Objective:
     def scores(self, several: Sequence[Masks]) -> list[Array]:
         """The distances under each of several masks: one forward pass each, at once where the model can."""
         with protocol.scope(self.model):
-            return [self._compare(run.features).d for run in self._run(several)]
+            return [self._compare(run.features)[0].d for run in self._run(several)]
 
     def influence(self, eps: Masks) -> Visit:
         """The distance and the influence map with respect to eps (Eq. 6): one forward and one backward pass."""
@@ -105,14 +109,36 @@ class Objective:
 
     def influence_of(self, eps: Masks, run: Pass) -> Visit:
         """What `influence` returns, from a pass under eps that was run already: one backward pass."""
-        comparison = self._compare(run.features)
+        comparison, same = self._compare(run.features)
         self.spent[1] += 1
         dm = self.model.body_backward(
             self.params, run.cache, comparison.dfeatures1, weights=False, masks=tuple(eps)
         ).masks
         im = {n: masks.scale_backward(e, dm[n], self.scale, p=self.p) for n, e in eps.items()}  # Eq. 6
-        warn_if_zero(im, comparison.d)
+        im, zero = zero_maps(im, same)
+        self.zero[:] = [zero if not self.zero else self.zero[0] | zero]
+        warn_if_zero(zero, lambda: self._why_zero(eps))
         return Visit(eps, comparison.d, im)
+
+    def _why_zero(self, eps: Masks) -> str:
+        """Why an influence map at eps is zero in every example, and what of the remedies is not set already."""
+        others = [site.name for site in self.model.sites if site.kind != "recurrent"]
+        valid = self.model.valid(self.batch) if hasattr(self.model, "valid") else None
+        one_step = valid is not None and int(valid.sum(axis=0).max()) == 1
+        if one_step and self.state is None and not set(others) & set(eps):  # the initial state is zero
+            instead = f", or mask another site: sites={tuple(others)}" if others else ""
+            return f"at T = 1 a recurrent mask has no effect, no state comes before: give longer sequences{instead}"
+        if any(bool((e != self.eps0[n]).any()) for n, e in eps.items()):
+            said = "the mask that was looked at changes no prediction"
+            return f"{said}: the network is too sure of every example, or its recurrent weights do nothing"
+        if self.start != "base":
+            said = "the search has come back to the base mask itself, where the distance has no slope"
+            return f"{said}: raise delta, or use search=Relax() (--search relax)"
+        remedies = ['start from one random flip (start="flip", --init flip)']
+        if self.same_noise:
+            remedies.append("let another noise differ between the passes (adv_noise, share_noise=False; ")
+            remedies[-1] += "--noise independent, --fresh)"
+        return f"at the base mask itself the distance has its minimum and no slope: {', or '.join(remedies)}"
 
     def margin(self) -> tuple[Masks, Array]:
         """How sure the base pass is: the gradient of its log-odds to m, and p (B,). One backward pass, no forward."""
@@ -143,19 +169,25 @@ class Objective:
         ms, noises = [self.seen(eps) for eps in several], [self.adv_noise] * len(several)
         return protocol.run_bodies(self.model, self.params, self.batch, masks=ms, noises=noises, state=self.state)
 
-    def _compare(self, features: Array) -> Comparison:
+    def _compare(self, features: Array) -> tuple[Comparison, Array]:
+        """The comparison with the base pass, and in which examples the two agree: their distance is exactly zero."""
         assert self.base is not None
         found = self.model.compare(
             self.params, self.base.features, features, self.lam, self.distance, stop_base=True, weights=False
         )
         self.nan[:] = [found.d != found.d if not self.nan else self.nan[0] | (found.d != found.d)]
-        return found
+        same = agree(self.base.features, features, found.d)
+        return replace(found, d=namespace(same).where(same, 0, found.d)), same
 
     def expect_numbers(self) -> None:
         """Raise NotFiniteError, which names the first example, if a distance was NaN in any of the passes."""
-        if self.nan and bool(self.nan[0].any()):
+
+        def name_it() -> None:
             example = int(self.nan[0].argmax())
             raise NotFiniteError(f"the distance is NaN for example {example}: are its input and the parameters finite?")
+
+        if self.nan:
+            check(self.nan[0], name_it)
 
 
 def best(visits: Sequence[Visit]) -> Visit:

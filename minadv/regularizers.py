@@ -172,8 +172,8 @@ class AdD(Regularizer):
     last mask of its search without scoring it. The other options are those of `minadv.adversary.find_adversary`.
     """
 
-    delta: float | Mapping[str, float] | None = None  # 0.03, the paper's for sequential MNIST, if budgets is None too
-    budgets: int | Mapping[str, int] | None = None  # instead of delta
+    delta: float | Mapping[str, float] | None = None
+    budgets: int | Mapping[str, int] | None = None  # instead of delta; neither: `minadv.masks.few_flips`
     search: Search = Greedy(keep="last")
     distance: str = "js"
     lam: Array | None = field(default=None, repr=False, compare=False)
@@ -186,15 +186,18 @@ class AdD(Regularizer):
     def __post_init__(self) -> None:
         if self.delta is not None and self.budgets is not None:
             raise ValueError(f"delta is {self.delta} and budgets is {self.budgets}: give one of the two")
-        if self.delta is None and self.budgets is None:
-            object.__setattr__(self, "delta", 0.03)
         expect_search(self.search)
         distances.by_name(self.distance)
         masks.expect_scale(self.scale, self.p)
 
     def expect_budgets(self, model: Any) -> dict[str, int]:
         """The number of flips of each site of a model; raises ValueError for an unknown site or a bad budget."""
-        return find_budgets(model, search=self.search, sites=self.sites, delta=self.delta, budgets=self.budgets)
+        return find_budgets(model, search=self.search, sites=self.sites, delta=self.delta, budgets=self._budgets(model))
+
+    def _budgets(self, model: Any) -> int | Mapping[str, int] | None:
+        if self.delta is not None or self.budgets is not None:
+            return self.budgets
+        return {site.name: masks.few_flips(site.H) for site in choose_sites(model, self.sites)}
 
     @property
     def group(self) -> int:
@@ -211,7 +214,7 @@ class AdD(Regularizer):
             on.batch,
             search=self.search,
             delta=self.delta,
-            budgets=self.budgets,
+            budgets=self._budgets(on.model),
             distance=self.distance,
             lam=self.lam,
             scale=self.scale,

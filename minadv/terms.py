@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 from minadv import distances, masks, protocol
 from minadv.adversary import Trace
 from minadv.backend import Array
+from minadv.base.checks import expect_generator
 from minadv.base.shared_draws import Rng
 from minadv.base.trees import any_array, tree_add, tree_map
 from minadv.protocol import Pass, choose_sites
@@ -107,6 +108,7 @@ class Regularizer:
 
         The model may forget the passes afterwards (`minadv.protocol.scope`): no array of a `Term` lies in their memory.
         """
+        expect_generator(rng)
         for name, value in (("weight", weight), ("likelihood", likelihood)):
             if not math.isfinite(value):
                 raise ValueError(f"{name} is {value}, expected a finite number")

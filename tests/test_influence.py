@@ -8,13 +8,16 @@ import pytest
 from minadv import rnn
 from minadv.adversary import find_adversary
 from minadv.backend import to_host
-from minadv.influence import ZeroInfluenceWarning, influence_map, influence_map_double_sum, warn_if_zero
+from minadv.influence import ZeroInfluenceWarning, influence_map, influence_map_double_sum
 from minadv.regularizers import AdD
 from minadv.searches import Greedy, Reselect
 from tests.support.compare import assert_close
 from tests.support.networks import network
 
-BOTH_REMEDIES = r"(?s)zero up to rounding.*start=\"flip\", --init flip.*share_noise=False"
+BOTH_REMEDIES = (
+    r"(?s)zero up to rounding: at the base mask itself the distance has its minimum and no slope: "
+    r".*start=\"flip\", --init flip.*share_noise=False"
+)
 
 
 def test_the_sum_over_time(put):
@@ -79,26 +82,3 @@ def test_either_remedy_is_quiet_and_its_map_is_not_zero(search, rng, put):
     for remedy in (AdD(budgets=2, search=search), AdD(budgets=2, search=at_the_base, share_noise=False)):
         trace = remedy(*net, rng=rng).trace  # a warning would be an error
         assert float(abs(trace.im["layer0"]).max(axis=1).min()) > 1e-9
-
-
-@pytest.mark.parametrize(
-    ("dtype", "rounding", "small"), [(np.float32, 1e-13, 1e-6), (np.float64, 1e-30, 1e-20)], ids=["float32", "float64"]
-)
-def test_rounding_is_told_from_a_small_distance(dtype, rounding, small, put):
-    im = {"layer0": put(np.full((2, 3), 1e-9, dtype))}
-    with pytest.warns(ZeroInfluenceWarning):
-        assert warn_if_zero(im, put(np.array([rounding, 0], dtype)))
-    assert not warn_if_zero(im, put(np.array([rounding, small], dtype)))  # one example with a distance is enough
-
-
-def test_a_map_of_zeros_warns_whatever_the_distance(put):
-    """Two saturated networks can be far apart with no slope between them."""
-    with pytest.warns(ZeroInfluenceWarning):
-        assert warn_if_zero({"layer0": put(np.zeros((2, 3)))}, put(np.ones(2)))
-
-
-def test_one_site_with_influence_is_enough(put):
-    nothing, something = put(np.zeros((2, 3))), put(np.ones((2, 3)))
-    assert not warn_if_zero({"layer0": nothing, "layer1": something}, put(np.ones(2)))  # a warning would be an error
-    with pytest.warns(ZeroInfluenceWarning):
-        assert warn_if_zero({"layer0": nothing, "layer1": nothing}, put(np.ones(2)))

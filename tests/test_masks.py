@@ -85,6 +85,11 @@ def test_budget(delta, H, flips):
     assert masks.budget(delta, H) == flips
 
 
+def test_the_budget_where_none_is_given():
+    few = {1: 1, 2: 2, 3: 3, 4: 3, 50: 3, 133: 3, 134: 4, 200: 6, 1000: 30, 1150: 34}
+    assert {H: masks.few_flips(H) for H in few} == few
+
+
 @pytest.mark.parametrize("H", range(1, 60))
 def test_a_share_of_k_units_allows_k_flips(H):
     """floor(k / H * H) would lose a flip to rounding, at H = 22 for one."""
