@@ -19,13 +19,14 @@ in float64. With the analytic gradient a and the numeric one n it passes if
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from minadv.backend import Array, same_place, to_host
+from minadv.base.checks import expect_generator
 from minadv.base.trees import leaves, tree_map
 
 
@@ -48,26 +49,43 @@ class Row:
 
 @dataclass(frozen=True)
 class Report:
-    """The checks of all arguments; printing it shows a table."""
+    """The checks of all arguments; printing it shows a table, and it is true if all of them passed.
+
+    ``unchecked`` are the arguments that backward returned no gradient for, and ``left_out`` those of them that were
+    meant to be left out: any other makes the check fail.
+    """
 
     rows: tuple[Row, ...]
     tol: float
+    unchecked: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
 
     @property
     def passed(self) -> bool:
-        return all(row.passed for row in self.rows)
+        return all(row.passed for row in self.rows) and set(self.unchecked) <= set(self.left_out)
+
+    def __bool__(self) -> bool:
+        return self.passed
 
     def __getitem__(self, name: str) -> Row:
         return {row.name: row for row in self.rows}[name]
 
     def __str__(self) -> str:
         lines = [f"gradient check, tolerance {self.tol:g}: {'passed' if self.passed else 'FAILED'}"]
-        width = max((len(row.name) for row in self.rows), default=0)
+        width = max((len(name) for name in (*(row.name for row in self.rows), *self.unchecked)), default=0)
         for row in self.rows:
             lines.append(
                 f"  {'ok  ' if row.passed else 'FAIL'} {row.name:{width}}  |analytic| {row.analytic:.3e}  "
                 f"|numeric| {row.numeric:.3e}  difference {row.error:.1e} at {row.worst} ({row.how})"
             )
+        for name in self.unchecked:
+            meant = name in self.left_out
+            why = (
+                "as asked"
+                if meant
+                else f"backward returned no gradient for it: return one, or name it, left_out={(name,)}"
+            )
+            lines.append(f"  {'--  ' if meant else 'FAIL'} {name:{width}}  unchecked, {why}")
         return "\n".join(lines)
 
     def raise_if_failed(self) -> None:
@@ -87,18 +105,23 @@ def check(
     floor: float = 1e-3,
     elementwise: int = 64,
     directions: int = 3,
+    left_out: Sequence[str] = (),
 ) -> Report:
     """Compare a backward with central differences of its forward, argument by argument.
 
     ``forward(**args)`` returns an array or a tree of arrays. ``backward(args, cotangent)`` takes the arguments and a
-    cotangent of the output's structure, and returns the gradients by argument name; only the arguments it returns are
-    checked. An argument may be an array or a tree (a dataclass of parameters): its leaves are checked one by one as
+    cotangent of the output's structure, and returns the gradients by argument name. An argument with floating numbers
+    that it returns none for is listed as unchecked, and the check fails, unless ``left_out`` names the argument. An
+    argument may be an array or a tree (a dataclass of parameters): its leaves are checked one by one as
     ``"params.W"``. Arrays of at most ``elementwise`` entries are checked entry by entry, larger ones along
     ``directions`` random directions.
 
     Raises TypeError for an argument that is not float64, ValueError for a gradient of the wrong shape.
     """
     args = dict(args)
+    expect_generator(rng)
+    if isinstance(left_out, str) or set(left_out) - set(args):
+        raise ValueError(f"left_out is {left_out!r}, expected a tuple of arguments among {sorted(args)}")
     for label, value in leaves(args):
         dtype = getattr(value, "dtype", None)
         if dtype is not None and dtype.kind == "f" and dtype != np.float64:
@@ -117,6 +140,7 @@ def check(
         pairs = zip(leaves(to_host(forward(**changed))), leaves(to_host(cotangent)), strict=True)
         return float(sum(np.sum(a * c) for (_, a), (_, c) in pairs))
 
+    unchecked = [n for n, value in args.items() if n not in gradients and _is_floating(value)]
     rows = []
     for name, gradient in gradients.items():
         analytic = dict(leaves(gradient))
@@ -140,7 +164,11 @@ def check(
             )
             expected = probes @ np.asarray(to_host(analytic[leaf]), dtype=np.float64).reshape(-1)
             rows.append(_row(label, expected, numeric, value.shape if small else None, tol, floor))
-    return Report(tuple(rows), tol)
+    return Report(tuple(rows), tol, tuple(unchecked), tuple(left_out))
+
+
+def _is_floating(tree: Any) -> bool:
+    return any(getattr(leaf, "dtype", np.dtype(int)).kind == "f" for _, leaf in leaves(tree))
 
 
 def _row(name: str, a: Array, n: Array, shape: tuple[int, ...] | None, tol: float, floor: float) -> Row:

@@ -110,9 +110,62 @@ def test_a_large_array_is_checked_along_directions(rng, put):
     assert wrong["x"].worst.startswith("direction ")
 
 
-def test_only_what_backward_returns_is_checked(args, rng):
-    report = gradcheck.check(forward, lambda args, dy: {"x": backward(args, dy)["x"]}, args, rng=rng)
+def only_x(args, dy):
+    return {"x": backward(args, dy)["x"]}
+
+
+def test_what_backward_leaves_out_is_listed_and_fails(args, rng):
+    report = gradcheck.check(forward, only_x, args, rng=rng)
     assert [row.name for row in report.rows] == ["x"]
+    assert report["x"].passed
+    assert report.unchecked == ("weights",)
+    assert not report.passed
+    assert "FAIL weights  unchecked, backward returned no gradient for it: return one, or name it, left_out=" in str(
+        report
+    )
+    with pytest.raises(gradcheck.GradientError, match="FAILED"):
+        report.raise_if_failed()
+
+
+def test_what_is_left_out_on_purpose_is_named(args, rng):
+    report = gradcheck.check(forward, only_x, args, rng=rng, left_out=("weights",))
+    assert report.passed
+    assert report.unchecked == ("weights",)
+    assert str(report).endswith("  --   weights  unchecked, as asked")
+    assert gradcheck.check(forward, backward, args, rng=rng, left_out=("weights",)).unchecked == ()
+    for bad in ("weights", ("W",)):
+        with pytest.raises(ValueError, match=r"left_out is .*, expected a tuple of arguments among \['weights', 'x'\]"):
+            gradcheck.check(forward, only_x, args, rng=rng, left_out=bad)
+
+
+def test_whole_numbers_have_no_gradient(rng, put):
+    def pick(x, n):
+        return x[n]
+
+    def pick_backward(args, dy):
+        dx = 0 * args["x"]
+        dx[args["n"]] = dy
+        return {"x": dx}
+
+    args = {"x": put(rng.standard_normal(5)), "n": put(np.array([3, 1]))}
+    assert gradcheck.check(pick, pick_backward, args, rng=rng).unchecked == ()
+
+
+def test_a_report_is_true_if_it_passed(args, rng):
+    assert gradcheck.check(forward, backward, args, rng=rng)
+    wrong = gradcheck.check(forward, lambda args, dy: {**backward(args, dy), "x": 0 * args["x"]}, args, rng=rng)
+    assert not wrong
+    assert not gradcheck.check(forward, only_x, args, rng=rng)
+
+
+@pytest.mark.parametrize(
+    "seed", [0, np.int64(3), np.random, np.random.RandomState(0)], ids=["int", "NumPy", "module", "old"]
+)
+def test_a_seed_is_no_generator(args, seed):
+    with pytest.raises(
+        TypeError, match=r"rng is .*, expected a numpy.random.Generator: give rng=numpy.random.default_"
+    ):
+        gradcheck.check(forward, backward, args, rng=seed)
 
 
 def test_outputs_may_be_trees(rng, put):
@@ -149,3 +202,41 @@ def test_single_precision_is_refused(args, rng):
 def test_a_backward_that_returns_nothing_is_refused(rng):
     with pytest.raises(ValueError, match="no gradients at all"):
         gradcheck.check(lambda x: x, lambda args, dy: {}, {"x": np.ones(2)}, rng=rng)
+
+
+def test_an_empty_argument_has_nothing_to_fail(put, rng):
+    report = gradcheck.check(
+        lambda x, b: x.sum() + b,
+        lambda args, dy: {"x": 0 * args["x"], "b": dy},
+        put({"x": np.zeros(0), "b": np.ones(())}),
+        rng=rng,
+    )
+    assert report.passed
+    row = report["x"]
+    assert (row.error, row.analytic, row.numeric, row.worst) == (0.0, 0.0, 0.0, "[]")
+
+
+def test_as_many_entries_as_are_checked_one_by_one_still_are(put, rng):
+    def how(n):
+        args = put({"x": rng.standard_normal(n)})
+        return gradcheck.check(lambda x: x * x, lambda a, dy: {"x": 2 * a["x"] * dy}, args, rng=rng, elementwise=5)[
+            "x"
+        ].how
+
+    assert (how(5), how(6)) == ("every entry", "3 random directions")
+
+
+@pytest.mark.parametrize("size", [1e-6, 1.0, 1e6])
+def test_the_tolerance_grows_with_the_gradient_and_has_a_floor(size, put, rng):
+    """The difference that is allowed is tol times the largest of both gradients and the floor."""
+    args = put({"x": np.array([1.0])})
+    allowed = 1e-3 * max(size, 1e-3)
+
+    def wrong_by(share):
+        return gradcheck.check(
+            lambda x: size * x, lambda a, dy: {"x": (size + share * allowed) * dy}, args, rng=rng, tol=1e-3
+        ).passed
+
+    rng = np.random.default_rng(2)
+    assert wrong_by(0.2)
+    assert not wrong_by(30.0)

@@ -5,7 +5,7 @@ import pytest
 
 from minadv import gru, lstm, rnn
 from minadv.base.trees import tree_map
-from minadv.torch_layout import from_torch, to_torch
+from minadv.torch_layout import from_torch, layers_from_torch, to_torch
 from tests.support.compare import assert_close, assert_same_bits
 
 MODULES = {"rnn": (rnn, 1), "lstm": (lstm, 4), "gru": (gru, 3)}
@@ -47,3 +47,71 @@ def test_nothing_is_shared_with_the_state_dict(rng, put):
     for a in arrays.values():
         a[...] = 7
     assert not any((a == 7).any() for a in vars(params).values())
+
+
+class Tensor:
+    """As much of a tensor as is asked for: a part of a graph, on another device."""
+
+    def __init__(self, a):
+        self.a = a
+
+    def detach(self):
+        return self
+
+    def cpu(self):
+        return self.a
+
+
+def stack(rng, cell="lstm"):
+    module = MODULES[cell][0]
+    return tuple(module.init(rng, I, 3, dtype=np.float64) for I in (2, 3, 3))
+
+
+@pytest.mark.parametrize("cell", MODULES)
+def test_several_layers(cell, rng, put):
+    cells = put(stack(rng, cell))
+    arrays = to_torch(cells)
+    assert len(arrays) == 12
+    assert_same_bits(layers_from_torch(cell, arrays), cells)
+    assert_same_bits(from_torch(cell, arrays, 1), cells[1])
+
+
+def test_tensors(rng):
+    [cell, *_] = stack(rng)
+    assert_same_bits(from_torch("lstm", {name: Tensor(a) for name, a in to_torch(cell).items()}), cell)
+
+
+def test_prefixes(rng, put):
+    one, two, _ = put(stack(rng))
+    within = {f"encoder.rnn.{name}": a for name, a in to_torch((one, two)).items()}
+    more = {**within, "head.weight": put(np.ones((2, 3)))}
+    assert_same_bits(layers_from_torch("lstm", more), (one, two))
+    assert_same_bits(from_torch("lstm", more, 1, prefix="encoder.rnn."), two)
+    both = {**more, **{f"decoder.{name}": a for name, a in to_torch(one).items()}}
+    assert_same_bits(layers_from_torch("lstm", both, prefix="decoder."), (one,))
+    with pytest.raises(
+        ValueError, match=r"the state dict has several cells: give prefix, of 'decoder\.', 'encoder\.rnn\.'"
+    ):
+        from_torch("lstm", both)
+
+
+@pytest.mark.parametrize("cell", MODULES)
+def test_a_module_without_biases(cell, rng, put):
+    arrays = to_torch(put(MODULES[cell][0].init(rng, 2, 3, dtype=np.float64)))
+    params = from_torch(cell, {name: a for name, a in arrays.items() if "bias" not in name})
+    assert not params.b.any()
+    assert params.b.shape == arrays["bias_ih_l0"].shape
+    with pytest.raises(ValueError, match="the state dict lacks bias_hh_l0; it has"):
+        from_torch(cell, {name: a for name, a in arrays.items() if name != "bias_hh_l0"})
+
+
+def test_what_the_cells_cannot_do(rng):
+    arrays = to_torch(stack(rng)[0])
+    both_ways = {**arrays, **{f"{name}_reverse": a for name, a in arrays.items()}}
+    for given, said in (
+        (both_ways, "the state dict has weight_ih_l0_reverse: a bidirectional module, and minadv's cells read forward"),
+        ({**arrays, "weight_hr_l0": np.ones((2, 3))}, "the state dict has weight_hr_l0: .* proj_size must be 0"),
+    ):
+        for read in (from_torch, layers_from_torch):
+            with pytest.raises(ValueError, match=said):
+                read("lstm", given)
