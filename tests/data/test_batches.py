@@ -53,14 +53,27 @@ def test_evaluation_in_order(n: int, size: int, last: int) -> None:
 def test_time_major(rng: Any, put: Any) -> None:
     split = Split(rng.random((7, 5, 2)), rng.integers(0, 10, 7))
     rows = np.array([6, 0, 3])
-    x, y = take(put(split), rows)
+    x, y, valid = take(put(split), rows)
     assert x.shape == (5, 3, 2)
     assert x.flags.c_contiguous
     for t, b in np.ndindex(5, 3):
         np.testing.assert_array_equal(to_host(x)[t, b], split.x[rows[b], t])
     np.testing.assert_array_equal(to_host(y), split.y[rows])
-    x, y = take(put(split), slice(2, 4))
+    x, y, valid = take(put(split), slice(2, 4))
     np.testing.assert_array_equal(to_host(x), split.x[2:4].transpose(1, 0, 2))
+    assert valid is None
+
+
+def test_ragged_batches(rng: Any, put: Any) -> None:
+    """As long as the longest of its sequences; without padding nothing is said to be valid."""
+    split = Split(rng.random((4, 5, 2)), np.arange(4), np.array([2, 5, 3, 3]))
+    x, y, valid = take(put(split), np.array([2, 0]))
+    assert x.shape == (3, 2, 2)
+    np.testing.assert_array_equal(to_host(x), split.x[[2, 0], :3].transpose(1, 0, 2))
+    np.testing.assert_array_equal(to_host(y), [2, 0])
+    np.testing.assert_array_equal(to_host(valid), [[True, True], [True, True], [True, False]])
+    x, _, valid = take(put(split), slice(2, 4))
+    assert (x.shape, valid) == ((3, 2, 2), None)
 
 
 @pytest.mark.parametrize("size", [0, 11, -1])

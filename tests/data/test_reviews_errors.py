@@ -75,7 +75,7 @@ def test_classes(tmp_path: Path, drop: str, more: dict[str, str], match: str) ->
 def test_folders(tmp_path: Path) -> None:
     refused("folder", tmp_path / "nowhere", r"the data directory .*nowhere does not exist: say where")
     write_folder(tmp_path / "a", {name: text for name, text in REVIEWS.items() if name.startswith("train")})
-    refused("folder", tmp_path / "a", r"a lacks the folder test, expected there with a folder for each class$")
+    refused("imdb", tmp_path / "a", r"a lacks the folder test, expected there with a folder for each class$")
     write_folder(tmp_path / "b")
     (tmp_path / "b" / "test" / "neg" / "0_4.txt").rename(tmp_path / "b" / "test" / "neg" / "0_4.html")
     refused("folder", tmp_path / "b", r"b has no documents in test/neg, expected some of each class")

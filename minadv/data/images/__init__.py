@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,30 +19,34 @@ from minadv.base.errors import DataError
 from minadv.base.streams import permutation, stream
 from minadv.data.fetch import find, locate
 from minadv.data.idx import read_pair
+from minadv.data.images.scaling import Scaling
+from minadv.data.split import Split as Split
 
 NAMES = ("digits", "mnist", "fashion")
 
 
 @dataclass(frozen=True)
-class Split:
-    """One part of the data: ``x (N, ...)``, images ``(N, rows, columns)`` or sequences ``(N, T, I)``; ``y (N,)``."""
-
-    x: Array
-    y: Array
-
-    def __len__(self) -> int:
-        return len(self.y)
-
-
-@dataclass(frozen=True)
 class Images:
-    """A data set of images: its name, the number of classes, and the parts for training, validation and test."""
+    """A data set of images or sequences: its name, the number of classes, parts for training, validation and test.
+
+    `minadv.data.arrays.from_arrays` makes one of arrays. ``unlabelled`` are further examples to train with, whose
+    labels are never read: regularizers that need none take them too.
+    """
 
     name: str
     classes: int
     train: Split
     valid: Split
     test: Split
+    unlabelled: Split | None = None
+    names: tuple[str, ...] = ()  # of the classes, where they are not just numbers
+    scaling: Scaling | None = None  # of a user's own arrays
+
+    @property
+    def parts(self) -> dict[str, Any]:
+        """The parts that there are, by name."""
+        named = {"train": self.train, "valid": self.valid, "test": self.test, "unlabelled": self.unlabelled}
+        return {name: part for name, part in named.items() if part is not None}
 
 
 def load(name: str, *, data_dir: str | Path | None = None, dtype: npt.DTypeLike = np.float32) -> Images:

@@ -4,7 +4,7 @@ r"""Batches by number: which examples the n-th step of a run sees is a function 
 
     batches = Batches(len(data.train), size=100, seed=0)
     for step in range(start, stop):
-        x, y = take(data.train, batches.rows(step))
+        x, y, valid = take(data.train, batches.rows(step))
 
 Each epoch has an order of its own, drawn from the stream (seed, "order", epoch); so a run that resumes at any step goes
 on with the examples it would have seen, and its place in the data is the step's number.
@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from minadv.backend import Array, namespace, same_place
+from minadv.backend import Array, namespace, same_place, to_host
 from minadv.base.streams import permutation, stream
 from minadv.data.images import Split
 
@@ -65,9 +65,19 @@ def in_order(n: int, size: int) -> Iterator[slice]:
         yield slice(first, min(first + size, n))
 
 
-def take(split: Split, rows: Array | slice) -> tuple[Array, Array]:
-    """These rows of a split, time-major, on the split's device: sequences ``x (T, B, I)`` and labels ``y (B,)``."""
+def take(split: Split, rows: Array | slice) -> tuple[Array, Array, Array | None]:
+    """These rows of a split, time-major, on its device: sequences ``x (T, B, I)``, labels ``y (B,)``, and ``valid``.
+
+    T is the longest of these sequences; the host knows it and waits for no device. ``valid (T, B)`` is False on
+    padding, and None where there is none.
+    """
     xp = namespace(x=split.x, y=split.y)
     index = rows if isinstance(rows, slice) else same_place(rows, split.x)
-    x: Array = xp.ascontiguousarray(split.x[index].transpose(1, 0, 2))  # (T, B, I)
-    return x, split.y[index]
+    x, valid = split.x[index], None
+    if split.lengths is not None:
+        lengths = split.lengths[to_host(rows)]
+        T = int(lengths.max())
+        x = x[:, :T]
+        valid = None if int(lengths.min()) == T else xp.arange(T)[:, None] < same_place(lengths, x)
+    x = xp.ascontiguousarray(x.transpose(1, 0, 2))  # (T, B, I)
+    return x, split.y[index], valid

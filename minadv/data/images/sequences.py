@@ -16,26 +16,38 @@ from typing import Any, Literal, TypeAlias
 
 from minadv.backend import Array, same_place
 from minadv.base.checks import expect_choice, expect_shape
+from minadv.base.errors import DataError
 from minadv.base.streams import permutation, stream
-from minadv.data.images import Images, Split, load
+from minadv.data.fetch import data_root
+from minadv.data.images import Images, Split, load, own
 
 By: TypeAlias = Literal["pixel", "row"]
 
 
 def as_sequences(images: Images, *, by: By = "pixel", pool: int = 1, permute: bool = False) -> Images:
-    """All three parts with ``x (N, T, I)`` in place of the images; `batches.take` makes time-major batches of them."""
+    """All parts with ``x (N, T, I)`` in place of the images; `batches.take` makes time-major batches of them."""
 
     def cut(split: Split) -> Split:
         return replace(split, x=sequences(split.x, by=by, pool=pool, permute=permute))
 
-    return replace(images, train=cut(images.train), valid=cut(images.valid), test=cut(images.test))
+    parts: dict[str, Any] = {name: cut(part) for name, part in images.parts.items()}
+    return replace(images, **parts)
 
 
 def from_description(about: dict[str, Any]) -> Images:
-    """The sequences that a run's configuration describes: images, data_dir, dtype, by, pool, permuted."""
+    """The sequences that a run's configuration describes: images, data_dir, dtype, by, pool, permuted.
+
+    Of a user's own folder, also the shares that validate and test.
+    """
     if "images" not in about:
         raise ValueError("this run was made in Python and does not say where its data is: go on with it there")
-    loaded = load(about["images"], data_dir=about["data_dir"], dtype=about["dtype"])
+    if about["images"] == "folder":
+        if about["data_dir"] is None:
+            raise DataError("no folder is given: name the one that holds the examples with --data-dir")
+        shares = {name: about[name] for name in ("valid_share", "test_share")}
+        loaded = own.load(data_root(about["data_dir"]), dtype=about["dtype"], **shares)
+    else:
+        loaded = load(about["images"], data_dir=about["data_dir"], dtype=about["dtype"])
     return as_sequences(loaded, by=about["by"], pool=about["pool"], permute=about["permuted"])
 
 

@@ -4,7 +4,7 @@ r"""Text for word-level language models: three arrays of word numbers, and the v
 
     corpus = load()  # CPython's own documentation, no download
     corpus = load("ptb", data_dir)  # or "wikitext2"
-    corpus = load(data_dir=folder)  # whatever the folder holds, such as train.txt, valid.txt and test.txt
+    corpus = load(data_dir=folder)  # whatever the folder holds: train.txt, valid.txt and test.txt, or any text files
 
 The vocabulary is that of the training part alone; `minadv.data.language.lines` says how lines become tokens, and how a
 word that the vocabulary lacks is read. (The validation and test parts of the Penn Treebank and WikiText-2 have none.)
@@ -23,12 +23,13 @@ from minadv.backend import Array
 from minadv.base.checks import expect_choice
 from minadv.base.errors import DataError, DataWarning
 from minadv.data import files
-from minadv.data.language import published, topics
+from minadv.data.language import own, published, topics
 from minadv.data.language.lines import count_words, encode_lines, lines_of
 from minadv.data.language.published import PARTS
 from minadv.data.vocabulary import UNK, Vocabulary
 
-NAMES = ("pydoc", *published.PUBLISHED, "folder")
+NAMES = ("pydoc", *published.PUBLISHED, "folder", "texts")
+MIN_COUNT = 2  # of raw text: it has words in its other parts that are rare or missing in the training part
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,11 +57,12 @@ class Corpus:
 
 
 def load(name: str | None = None, data_dir: str | Path | None = None, *, min_count: int | None = None) -> Corpus:
-    """The corpus of that name: "pydoc", "ptb", "wikitext2", or "folder" for the three plain files of ``data_dir``.
+    """The corpus of that name: "pydoc", "ptb", "wikitext2", "folder" for three plain files of ``data_dir``, "texts".
 
     Without a name it is the corpus that ``data_dir`` holds; without both, "pydoc". `published.find` says where files
-    are looked for and which are downloaded. Words that occur fewer than ``min_count`` times in the training part become
-    ``<unk>``. The default is 2 for "pydoc" and 1, which replaces no word, for files: these have ``<unk>`` already.
+    are looked for and which are downloaded; "texts" is raw text (`minadv.data.language.own`). Words that occur fewer
+    than ``min_count`` times in the training part become ``<unk>``. The default is 2 for "pydoc" and "texts" and 1,
+    which replaces no word, for other files: these have ``<unk>`` already.
     """
     if name is not None:
         expect_choice("name", name, NAMES)
@@ -69,6 +71,10 @@ def load(name: str | None = None, data_dir: str | Path | None = None, *, min_cou
         at_least = topics.MIN_COUNT if min_count is None else min_count
         return from_lines("pydoc", topics.lines(), min_count=at_least, where=where)
     name, paths = _paths(name, data_dir)
+    if name == "texts":
+        folder = Path(str(data_dir)).expanduser()
+        where = {part: f"the {part} part of {folder}" for part in PARTS}
+        return from_lines(name, own.lines(folder), min_count=MIN_COUNT if min_count is None else min_count, where=where)
     lines = {part: _lines(path) for part, path in paths.items()}
     where = {part: str(path) for part, path in paths.items()}
     return from_lines(name, lines, min_count=1 if min_count is None else min_count, where=where)
@@ -90,6 +96,14 @@ def from_lines(
     return Corpus(name, train, valid, test, vocabulary, where or {})
 
 
+def own_min_count(data_dir: str | Path) -> int | None:
+    """The least count of a word that fits the text of a user's own folder; None for text that has ``<unk>`` already."""
+    name, paths = _paths(None, data_dir)
+    if name != "folder":
+        return MIN_COUNT if name == "texts" else None
+    return None if UNK in files.text(paths["train"]).split() else MIN_COUNT
+
+
 def _paths(name: str | None, data_dir: str | Path | None) -> tuple[str, dict[str, Path]]:
     """The name of a corpus that lies in files, and its files."""
     if name in published.PUBLISHED:
@@ -97,6 +111,8 @@ def _paths(name: str | None, data_dir: str | Path | None) -> tuple[str, dict[str
     if data_dir is None:
         raise DataError("a folder of text needs data_dir, the folder with train.txt, valid.txt and test.txt")
     folder = Path(data_dir).expanduser()
+    if name == "texts" or (name is None and published.lacks(folder) and own.inside(folder)):
+        return "texts", {}
     return published.recognise(folder) if name is None else ("folder", published.in_folder(folder))
 
 

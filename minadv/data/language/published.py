@@ -119,6 +119,13 @@ def recognise(folder: Path) -> tuple[str, dict[str, Path]]:
     return name, kinds[name].paths()
 
 
+def lacks(folder: Path) -> bool:
+    """Whether a folder has no corpus by the names of its files, nor a part of a published one."""
+    files.expect_folder(folder)
+    named = all(len(Files(folder, facts.pattern).lacks) == len(PARTS) for facts in PUBLISHED.values())
+    return named and bool(Files(folder, PLAIN).lacks)
+
+
 def in_folder(folder: Path) -> dict[str, Path]:
     """The files train.txt, valid.txt and test.txt of a folder."""
     files.expect_folder(folder)

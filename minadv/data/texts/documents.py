@@ -80,12 +80,14 @@ class Corpus:
 class Options:
     """How a corpus is made of texts: its vocabulary, and the share of the labelled training texts that validate.
 
-    The split depends on ``split_seed`` alone: it is part of the data, not of a run's seed.
+    ``test_share`` of a user's own texts are for the test, where they have no part for it. The split depends on
+    ``split_seed`` alone: it is part of the data, not of a run's seed.
     """
 
     cut: Cut = field(default_factory=Cut)
     valid_share: Share = 0.15
     split_seed: Seed = 0
+    test_share: Share = 0.2
 
     def __post_init__(self) -> None:
         expect_fields(self)

@@ -3,8 +3,7 @@ r"""Corpora of labelled and unlabelled documents: folders of text files, IMDB, E
 ::
 
     corpus = load("imdb", data_dir="data")          # data/imdb/aclImdb_v1.tar.gz, or as `fetch.find` finds it
-    corpus = load("folder", data_dir="mine")        # mine/train/{class}/*.txt, mine/test/{class}/*.txt, and,
-                                                    # without labels, mine/train/unsup/*.txt
+    corpus = load("folder", data_dir="mine")        # texts of one's own: see minadv.data.texts.folders
     corpus = load("elec", data_dir="data")          # data/elec/elec-25k-train.txt.tok and the rest of its files
     corpus = load("docstrings")                     # needs no file: see minadv.data.texts.docstrings
 
@@ -17,24 +16,21 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TypeAlias
 
 from minadv.base.checks import expect_choice
 from minadv.base.errors import DataError, DataWarning
 from minadv.data.archives import members
 from minadv.data.fetch import REMOTES, data_root, find, locate
-from minadv.data.files import content, expect_folder, expect_no_nul
+from minadv.data.files import content, expect_no_nul
 from minadv.data.texts import docstrings, encoded
-from minadv.data.texts.documents import Corpus, Options, Part, Source, Text, expect_classes
+from minadv.data.texts.documents import Corpus, Options, Part, Source, Text
+from minadv.data.texts.folders import decode, folder, own, part_and_class
 from minadv.data.vocabulary import Vocabulary
 
 NAMES = ("docstrings", "imdb", "elec", "folder")
-UNLABELLED = "unsup"
 ELEC_FILES = ("elec-25k-train.txt.tok", "elec-25k-train.cat", "elec-test.txt.tok", "elec-test.cat")
 ELEC_CLASSES = ("1", "2")
 BOM = "\ufeff".encode()  # the mark that some editors put at the beginning of a file
-
-PartAndClass: TypeAlias = tuple[Part, str | None]
 
 
 def load(
@@ -47,11 +43,14 @@ def load(
 ) -> Corpus:
     """The corpus of that name, its words numbered by ``vocabulary`` if given; ``cache=False`` uses no kept corpus."""
     options = Options() if options is None else options
-    return encoded.corpus_of(source(name, data_dir), options, vocabulary, cache=cache)
+    return encoded.corpus_of(source(name, data_dir, options.test_share), options, vocabulary, cache=cache)
 
 
-def source(name: str, data_dir: str | Path | None = None) -> Source:
-    """Where the texts of that corpus are; raises DataError if they are not there."""
+def source(name: str, data_dir: str | Path | None = None, test_share: float = 0.2) -> Source:
+    """Where the texts of that corpus are; raises DataError if they are not there.
+
+    ``test_share`` is for a folder of one's own that has no part for the test.
+    """
     expect_choice("name", name, NAMES)
     if name == "docstrings":
         return docstrings.source()
@@ -61,32 +60,8 @@ def source(name: str, data_dir: str | Path | None = None) -> Source:
         path = _imdb(data_dir)
         return folder(path, "imdb") if path.is_dir() else archive(path)
     if data_dir is None:
-        raise DataError("no folder is given: name the one that holds train/ and test/ with --data-dir")
-    return folder(data_root(data_dir))
-
-
-def folder(root: Path, name: str = "folder") -> Source:
-    """``train/{class}/*.txt``, ``test/{class}/*.txt`` and, without labels, ``train/unsup/*.txt`` of a folder."""
-    counts: dict[str, dict[str, int]] = {"train": {}, "test": {}}
-    documents: dict[str, PartAndClass] = {}
-    expect_folder(root)
-    for part in ("train", "test"):
-        if not (root / part).is_dir():
-            raise DataError(f"{root} lacks the folder {part}, expected there with a folder for each class")
-        for path in (root / part).iterdir():
-            if path.is_dir() and not path.name.startswith("."):
-                files = [f"{part}/{path.name}/{file.name}" for file in path.iterdir()]
-                here = {file: where for file in files if (where := _part_and_class(file)) is not None}
-                documents.update(here)
-                if f"{part}/{path.name}" != f"train/{UNLABELLED}":
-                    counts[part][path.name] = len(here)
-    expect_classes(counts["train"], counts["test"], str(root))
-
-    def texts() -> Iterator[Text]:
-        for file, part_and_class in sorted(documents.items()):
-            yield Text(*part_and_class, file, _decode(content(root / file), root / file))
-
-    return Source(name, str(root), "words", lambda: encoded.of_files({file: root / file for file in documents}), texts)
+        raise DataError("no folder is given: name the one that holds the texts with --data-dir")
+    return own(data_root(data_dir), test_share)
 
 
 def archive(path: Path, name: str = "imdb", root: str = "aclImdb") -> Source:
@@ -95,9 +70,9 @@ def archive(path: Path, name: str = "imdb", root: str = "aclImdb") -> Source:
     def texts() -> Iterator[Text]:
         for member, held in members(path):
             file = member.removeprefix(f"{root}/")
-            part_and_class = _part_and_class(file) if file != member else None
-            if part_and_class is not None:
-                yield Text(*part_and_class, file, _decode(held, f"{path}: {member}"))
+            where = part_and_class(file) if file != member else None
+            if where is not None:
+                yield Text(*where, file, decode(held, f"{path}: {member}"))
 
     return Source(name, str(path), "words", lambda: encoded.of_file(path), texts)
 
@@ -138,27 +113,6 @@ def elec(root: Path) -> Source:
 
     files = {file: root / file for file in (*ELEC_FILES, *unlabelled)}
     return Source("elec", str(root), "spaces", lambda: encoded.of_files(files), texts, unique=True)
-
-
-def _part_and_class(file: str) -> PartAndClass | None:
-    """The part and class of ``train/pos/0_9.txt``; None for a file that is no document."""
-    names = file.split("/")
-    if len(names) != 3 or names[0] not in ("train", "test") or not names[2].endswith(".txt"):
-        return None
-    if names[1].startswith(".") or names[2].startswith("."):  # what file managers leave behind
-        return None
-    if names[:2] == ["train", UNLABELLED]:
-        return "unlabelled", None
-    return "train" if names[0] == "train" else "test", names[1]
-
-
-def _decode(held: bytes, where: str | Path) -> str:
-    """The text of UTF-8 bytes, without the mark that some editors put at its beginning."""
-    expect_no_nul(held, where)
-    try:
-        return held.decode().removeprefix("\ufeff")
-    except UnicodeDecodeError as error:
-        raise DataError(f"{where} is not UTF-8: byte 0x{held[error.start]:02x} at offset {error.start}") from error
 
 
 def _lines(path: Path) -> list[str]:

@@ -1,0 +1,103 @@
+r"""Tables of texts and labels: CSV (also TSV) with a line of column names, or JSON lines with an object each.
+
+The columns are called ``text`` and ``label``, or have another usual name; of two columns without such names, the one
+with fewer different values has the labels. A row whose label is empty is an unlabelled text.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from minadv.base.errors import DataError
+from minadv.data import files
+from minadv.data.texts.documents import Text
+
+SUFFIXES = (".csv", ".tsv", ".jsonl")
+TEXT = ("text", "sentence", "review", "comment", "content", "message", "document", "body")
+LABEL = ("label", "class", "category", "target", "sentiment", "topic", "y")
+LONGEST = 2**27  # characters of a cell
+
+
+def inside(root: Path) -> dict[str, Path]:
+    """The tables that lie in a folder, by name."""
+    if not root.is_dir():
+        return {}
+    found = [path for path in sorted(root.iterdir()) if path.suffix.lower() in SUFFIXES and path.is_file()]
+    return {path.name: path for path in found if not path.name.startswith(".")}
+
+
+def read(path: Path) -> Iterator[Text]:
+    """The rows of a table, for training; those without a label are unlabelled."""
+    if path.suffix.lower() not in SUFFIXES:
+        raise DataError(f"{path} is no table: expected a name that ends in {', '.join(SUFFIXES)}")
+    text = files.text(path)
+    rows = list(_objects(path, text) if path.suffix.lower() == ".jsonl" else _cells(path, text))
+    if not rows:
+        raise DataError(f"{path} has no rows, expected texts and labels")
+    of_text, of_label = columns(path, rows)
+    for line, row in rows:
+        given, label = row.get(of_text), row.get(of_label)
+        if not isinstance(given, str):
+            raise DataError(f"line {line} of {path} has no text in the column {of_text!r}")
+        label = None if label is None else str(label).strip()
+        yield Text("train" if label else "unlabelled", label or None, path.name, given, line)
+
+
+def columns(path: Path, rows: list[tuple[int, dict[str, Any]]]) -> tuple[str, str]:
+    """The names of the columns that hold the texts and the labels."""
+    names = list(dict.fromkeys(name for _, row in rows for name in row))
+    by_name = {name.strip().lower(): name for name in reversed(names)}
+    text = next((by_name[name] for name in TEXT if name in by_name), None)
+    label = next((by_name[name] for name in LABEL if name in by_name and by_name[name] != text), None)
+    if len(names) == 2 and (text is None or label is None):
+        if text is None and label is None:
+            label = min(names, key=lambda name: len({str(row.get(name)) for _, row in rows}))
+        text = text or next(name for name in names if name != label)
+        label = label or next(name for name in names if name != text)
+    if text is None or label is None:
+        missing = " and ".join(["text"] * (text is None) + ["label"] * (label is None))
+        shown = ", ".join(map(repr, names[:12]))
+        raise DataError(f"{path} has the columns {shown}: name the one with the {missing} so")
+    return text, label
+
+
+def _cells(path: Path, text: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The rows of a CSV file by column name, each with its line; the separator is that of the first line."""
+    first = text.partition("\n")[0].rstrip("\r")
+    separator = max((",", ";", "\t"), key=first.count)
+    csv.field_size_limit(LONGEST)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+    try:
+        names = [name.strip() for name in next(reader, [])]
+        if len(set(names)) != len(names) or len(names) < 2:
+            raise DataError(f"{path} begins with {first[:60]!r}, expected the names of two or more columns")
+        for row in reader:
+            if not any(cell.strip() for cell in row):
+                continue
+            if len(row) != len(names):
+                said = f"line {reader.line_num} of {path} has {len(row)} cells, expected {len(names)}"
+                raise DataError(f"{said}, one for each column")
+            yield reader.line_num, dict(zip(names, row, strict=True))
+    except csv.Error as error:
+        raise DataError(f"line {reader.line_num} of {path} is not CSV: {error}") from error
+
+
+def _objects(path: Path, text: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The objects of a file of JSON lines, each with its line."""
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise DataError(f"line {number} of {path} is not JSON: {error}") from error
+        if not isinstance(row, dict):
+            raise DataError(
+                f"line {number} of {path} is a {type(row).__name__}, expected an object with text and label"
+            )
+        yield number, row
