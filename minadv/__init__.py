@@ -26,14 +26,19 @@ from minadv import (
 from minadv.adversary import find_adversary
 from minadv.backend import choose_device, namespace, to_device, to_host
 from minadv.base.version import __version__ as __version__
+from minadv.modelcheck import check_model
+from minadv.tasks.config import register
 from minadv.tasks.fit import fit, resume
 from minadv.tasks.run import Run, load
+from minadv.training.loop import Stop
 
 __all__ = [
     "Run",
+    "Stop",
     "adversary",
     "backend",
     "bounds",
+    "check_model",
     "choose_device",
     "distances",
     "find_adversary",
@@ -48,6 +53,7 @@ __all__ = [
     "masks",
     "models",
     "namespace",
+    "register",
     "regularizers",
     "resume",
     "rnn",

@@ -1,8 +1,8 @@
-r"""The pictures of a run: learning curves, influence maps, mean adversarial masks. Needs matplotlib."""
+r"""The pictures of a run: learning curves, influence maps, adversarial masks, confused classes. Needs matplotlib."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,22 @@ def curves(records: Sequence[dict[str, Any]], metric: str) -> Any:
     return figure
 
 
+def several(records: Mapping[str, Sequence[dict[str, Any]]], metric: str) -> Any:
+    """The validation loss and the validation error or perplexity of several runs, by epoch."""
+    plt = _pyplot()
+    figure, axes = plt.subplots(1, 2, figsize=(11, 4))
+    unit, of_words = " %" if metric == "error" else "", metric == "perplexity"
+    for axis, name in zip(axes, ("loss", metric), strict=True):
+        for run, found in records.items():
+            axis.plot([r["epoch"] for r in found], [r[f"valid_{name}"] for r in found], ".-", label=run)
+        axis.set(xlabel="epoch", ylabel=f"validation {name}{unit if name == metric else ''}")
+        axis.set_yscale("log" if of_words or name == "loss" else "linear")
+        axis.grid(alpha=0.3)
+    axes[0].legend(fontsize="small")
+    figure.tight_layout()
+    return figure
+
+
 def units(shares: dict[str, Array], budgets: dict[str, int]) -> Any:
     """The share of windows in which a search drops each unit, in falling order, and that of random masks, by layer."""
     plt = _pyplot()
@@ -62,21 +78,106 @@ def by_site(name: str, sites: Iterable[str]) -> dict[str, str]:
     return {site: name if len(names) == 1 else f"{name}-{site}" for site in names}
 
 
-def influence(trace: Trace, labels: Array, site: str) -> Any:
-    """The influence map of a site over units and examples, sorted by class, and the units that the search flipped."""
+def influence(trace: Trace, labels: Array, site: str, names: Sequence[str]) -> Any:
+    """The influence map of a site over units and examples, sorted by class, and the units that the search flipped.
+
+    ``names`` are those of the classes. An example's colours end at the 99th percentile of its units.
+    """
     plt = _pyplot()
     assert trace.im is not None
-    order = np.argsort(to_host(labels), kind="stable")
+    labels = to_host(labels)
+    order = np.argsort(labels, kind="stable")
     im = to_host(trace.im[site])[order]
     flipped = (to_host(trace.eps[site]) != to_host(trace.eps0[site]))[order]
-    figure, (top, bottom) = plt.subplots(2, 1, figsize=(10, 7), sharex=True)
-    scale = np.abs(im).max(axis=1, keepdims=True)
-    shown = top.imshow(im / np.where(scale > 0, scale, 1), aspect="auto", cmap="RdBu", vmin=-1, vmax=1)
-    top.set(title=f"influence map, {site} (each example scaled to its largest)", ylabel="example, by class")
-    figure.colorbar(shown, ax=top)
+    figure, (top, bottom) = plt.subplots(2, 1, figsize=(10, 7), sharex=True, layout="constrained")
+    scale = without_outliers(np.abs(im))[:, None]
+    shown = top.imshow(im / scale, aspect="auto", cmap="RdBu", vmin=-1, vmax=1, interpolation="nearest")
+    top.set(title=f"influence map, {site}")
+    bar = figure.colorbar(shown, ax=top, extend="both")
+    bar.set_label("influence; 1: the 99th percentile\nof the example's units")
     shown = bottom.imshow(flipped, aspect="auto", cmap="Greys", vmin=0, vmax=1, interpolation="nearest")
-    bottom.set(title="units flipped by the search", xlabel="unit", ylabel="example, by class")
-    figure.colorbar(shown, ax=bottom)
+    bottom.set(title="units flipped by the search", xlabel="unit")
+    figure.colorbar(shown, ax=bottom, ticks=[0, 1]).set_ticklabels(["as it was", "flipped"])
+    for axis in (top, bottom):
+        _by_class(axis, labels[order], names)
+    return figure
+
+
+def confusion(counts: Array, errors: Array, names: Sequence[str]) -> Any:
+    """Which classes (rows) are taken for which (columns), in per cent of a row, and the error of each class.
+
+    Right answers, on the diagonal, have no colour, so that the wrong ones can be told apart.
+    """
+    plt = _pyplot()
+    C = len(names)
+    shares = 100 * counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    wrong = np.ma.masked_array(shares, np.eye(C, dtype=bool))
+    figure, (left, right) = plt.subplots(
+        1, 2, figsize=(11, 5.5), layout="constrained", gridspec_kw={"width_ratios": (3, 1)}
+    )
+    top = float(without_outliers(wrong.compressed()) if C > 2 else wrong.max())
+    shown = left.imshow(wrong, cmap="Reds", vmin=0, vmax=top if top > 0 else 1, aspect="auto")
+    left.set_facecolor("0.92")
+    said = ";\nthe scale ends at the 99th percentile" if C > 2 else ""
+    figure.colorbar(shown, ax=left, extend="max" if C > 2 else "neither", label=f"% of the class's examples{said}")
+    left.set(title="test examples by class and answer", xlabel="answer", ylabel="class")
+    for i, j in np.argwhere((counts > 0) | np.eye(C, dtype=bool)) if C <= 15 else ():
+        dark = i != j and shares[i, j] > 0.6 * top
+        left.text(j, i, counts[i, j], ha="center", va="center", fontsize="small", color="white" if dark else "black")
+    places = np.arange(C)
+    right.barh(places, np.nan_to_num(errors), color="tab:red", height=0.8)
+    right.set(title="error of each class", xlabel="%", ylim=left.get_ylim())
+    right.grid(axis="x", alpha=0.3)
+    _name(left.yaxis, places, names, C)
+    _name(right.yaxis, places, names, C)
+    _name(left.xaxis, places, names, C)
+    left.tick_params(axis="x", rotation=0 if max(map(len, names)) * C < 60 else 90)
+    return figure
+
+
+def without_outliers(values: Array) -> Array:
+    """Where a scale of values along the last axis ends: at their 99th percentile, or the largest if that is zero.
+
+    One value alone never decides it, however few there are. Where all are zero it is 1.
+    """
+    end = np.percentile(values, 99, axis=-1, method="lower")
+    end = np.where(end > 0, end, values.max(axis=-1))
+    return np.where(end > 0, end, 1.0)
+
+
+def readable(places: Sequence[float], length: float, most: int = 25) -> list[int]:
+    """Which of the labels at rising places on an axis are written: those that are far enough from the one before."""
+    kept: list[int] = []
+    for n, place in enumerate(places):
+        if not kept or place - places[kept[-1]] >= length / most:
+            kept.append(n)
+    return kept
+
+
+def _by_class(axis: Any, labels: Array, names: Sequence[str]) -> None:
+    """Name the classes of rows that are sorted by class, with a line between classes and, among few, examples."""
+    present, first, n = np.unique(labels, return_index=True, return_counts=True)
+    if len(labels) <= 40:
+        axis.hlines(np.arange(1, len(labels)) - 0.5, *axis.get_xlim(), color="0.8", linewidth=0.4)
+    axis.hlines(first[1:] - 0.5, *axis.get_xlim(), color="black", linewidth=0.8)
+    _name(axis.yaxis, first + (n - 1) / 2, [names[label] for label in present], len(labels))
+    axis.set_ylabel(f"{len(labels)} examples, by class")
+
+
+def _name(axis: Any, places: Array, names: Sequence[str], length: float) -> None:
+    """Write names at places of an axis, cut if they are long, and only some of them if there are many."""
+    kept = readable(list(places), length)
+    axis.set_ticks([places[n] for n in kept], [_text(names[n], 20) for n in kept])
+
+
+def _text(text: str, longest: int) -> str:
+    """Text as matplotlib writes it out: cut to a length, and a dollar sign begins no formula."""
+    return (text if len(text) <= longest else f"{text[: longest - 1]}…").replace("$", r"\$")
+
+
+def entitle(figure: Any, title: str) -> Any:
+    """The figure with a title above all its axes."""
+    figure.suptitle(_text(title, 160), fontsize="medium", y=1.01, va="bottom")
     return figure
 
 
@@ -84,13 +185,15 @@ def masks_by_epoch(records: Sequence[dict[str, Any]], site: str) -> Any:
     """The mean adversarial mask of a site over test examples at each evaluation (Figure 3b); dark: dropped often."""
     plt = _pyplot()
     rows = np.array([r["valid_mean_mask"][site] for r in records])
-    figure, axis = plt.subplots(figsize=(10, 4))
+    figure, axis = plt.subplots(figsize=(10, 4), layout="constrained")
     first, last = records[0]["epoch"], records[-1]["epoch"]
     half = (last - first) / (2 * len(rows) - 2) if len(rows) > 1 else first / 2  # so a row's middle is at its epoch
     extent = (-0.5, rows.shape[1] - 0.5, last + half, first - half)
-    shown = axis.imshow(rows, aspect="auto", cmap="viridis", vmax=1, extent=extent, interpolation="nearest")
+    low = 1 - float(without_outliers(1 - rows.ravel()))
+    shown = axis.imshow(rows, aspect="auto", cmap="viridis", vmin=low, vmax=1, extent=extent, interpolation="nearest")
     axis.set(title=f"mean adversarial mask, {site}", xlabel="unit", ylabel="epoch")
-    figure.colorbar(shown, ax=axis, label="share of examples that keep the unit")
+    label = "share of examples that keep the unit;\nthe scale begins at the 1st percentile"
+    figure.colorbar(shown, ax=axis, extend="min", label=label)
     return figure
 
 

@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from minadv.commands.numbers import count, finite, positive, seed
-from minadv.commands.running import add_run, add_workers, open_for
+from minadv.commands.running import add_device, add_run, add_workers, open_for
 from minadv.distances import DISTANCES
 from minadv.tasks.attack import SEARCHES, table
 from minadv.training.parallel.inference import ask_for
@@ -16,6 +16,7 @@ def add_options(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
     """The options of ``minadv attack``."""
     add_run(parser)
     add_workers(parser)
+    add_device(parser)
     parser.add_argument(
         "--delta",
         type=finite,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from minadv.backend import choose_device
 from minadv.commands.numbers import amount, epochs, few, folder, many, seed
-from minadv.commands.options import DEVICES
+from minadv.commands.options import DEVICES, OPTIONS
 from minadv.commands.training import train
 from minadv.tasks.family import of_run
 from minadv.tasks.run import open_run
@@ -30,6 +30,8 @@ def add_options(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
     parser.add_argument(
         "--device", choices=DEVICES, default="auto", help="where to compute; auto: on the GPU if it works"
     )
+    parser.add_argument("--tf32", **OPTIONS["tf32"])
+    parser.add_argument("--sample", **OPTIONS["sample"])
     parser.add_argument(
         "--workers", type=few, metavar="N", help="workers that share each batch (default: all cores, if it pays)"
     )
@@ -44,5 +46,5 @@ def work(args: argparse.Namespace) -> None:
     before = open_run(args.run, args.data_dir)
     about = {**before.config["about"], "data_dir": args.data_dir or before.config["about"].get("data_dir")}
     settings = {name: getattr(args, name) for name in ("epochs", "lr", "seed", "patience")}
-    device = choose_device(args.device)
+    device = choose_device(args.device, tf32=args.tf32)
     train(plan_finetuning(before, before.data, device=device, out=out, about=about, **settings), args)

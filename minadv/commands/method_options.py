@@ -125,7 +125,7 @@ METHOD: dict[str, dict[str, Any]] = {
         "action": argparse.BooleanOptionalAction,
         "help": "no gradient through the base pass (default: as --variant says for add and last; el has the gradient)",
     },
-    "norm": {"type": zero_or_more, "default": 5.0, "help": "norm of the perturbation of a text (at, vat)"},
+    "norm": {"type": zero_or_more, "help": "norm of the perturbation of a text (at, vat)"},
     "weight": {"type": zero_or_more, "help": "weight of the regularizer in the loss"},
     "ramp-up": {
         "type": zero_or_more,

@@ -26,7 +26,7 @@ def number(kind: Any) -> Callable[[str], Any]:
 positive, steps, few, many = map(number, (numbers.Size, numbers.Steps, numbers.Few, numbers.Many))
 count, extra, seed = map(number, (numbers.Count, numbers.Extra, numbers.Seed))
 finite, amount, zero_or_more = map(number, (numbers.Finite, numbers.Positive, numbers.ZeroOrMore))
-epochs, probability = number(numbers.Epochs), number(numbers.Probability)
+epochs, probability, share = map(number, (numbers.Epochs, numbers.Probability, numbers.Share))
 
 
 def folder(text: str) -> str:

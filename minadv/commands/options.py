@@ -9,23 +9,57 @@ import argparse
 from typing import Any
 
 from minadv.commands.method_options import METHOD, STEPS
-from minadv.commands.numbers import count, few, finite, folder, many, positive, probability, seed, steps, zero_or_more
-from minadv.commands.parsing import tell_defaults
+from minadv.commands.numbers import (
+    count,
+    extra,
+    few,
+    finite,
+    folder,
+    many,
+    positive,
+    probability,
+    seed,
+    share,
+    steps,
+    zero_or_more,
+)
+from minadv.commands.parsing import CommandParser, tell_defaults
 from minadv.models.stack import CELLS
 from minadv.tasks.family import Family, Preset
 
 DEVICES = ("auto", "cpu", "gpu")
 RUN: dict[str, dict[str, Any]] = {
-    "out": {"metavar": "RUN", "help": "folder to write (default: runs/TASK-METHOD-seedN)"},
-    "resume": {"metavar": "RUN", "help": "go on with a run that was stopped or killed"},
+    "out": {
+        "metavar": "RUN",
+        "help": "folder to write (default: runs/TASK-METHOD-seedN, with a number behind it if it is there)",
+    },
+    "overwrite": {"action": "store_true", "help": "remove a run that is in the folder already"},
+    "config": {
+        "metavar": "FILE",
+        "help": "options from a TOML or JSON file, such as hidden = 64; those on the command line come first",
+    },
+    "resume": {
+        "metavar": "RUN",
+        "help": "go on with a run that was stopped or killed; with --train-steps N, to N steps in all",
+    },
     "seed": {
         "type": seed,
         "default": 0,
         "metavar": "N",
         "help": "seed of the first weights, the order of the data and the masks",
     },
+    "seeds": {
+        "type": seed,
+        "nargs": "+",
+        "metavar": "N",
+        "help": "train a run for each of these seeds, one after the other, and tell their mean",
+    },
     "dtype": {"choices": ("float32", "float64"), "default": "float32", "help": "precision of all numbers"},
     "device": {"choices": DEVICES, "default": "auto", "help": "where to compute; auto: on the GPU if it works"},
+    "tf32": {
+        "action": "store_true",
+        "help": "on a GPU: round the factors of products to 11 significant bits, which is faster (default: off)",
+    },
     "engine": {
         "choices": ("fast", "plain"),
         "help": "what computes the passes; plain: the readable cells (default: MINADV_ENGINE, then fast)",
@@ -56,6 +90,12 @@ RUN: dict[str, dict[str, Any]] = {
         "metavar": "N",
         "help": "every N evaluations, log the share of a stronger search's distance that --search finds (add)",
     },
+    "sample": {
+        "type": extra,
+        "default": 12,
+        "metavar": "N",
+        "help": "words that the model writes at each evaluation, to be read by you; 0: none",
+    },
     "track": {
         "action": argparse.BooleanOptionalAction,
         "default": True,
@@ -68,7 +108,10 @@ DATA: dict[str, dict[str, Any]] = {
         "metavar": "DIR",
         "help": "folder of the data, also with --resume (default: MINADV_DATA, then the cache)",
     },
-    "rows": {"action": "store_true", "help": "read images row by row instead of pixel by pixel"},
+    "rows": {
+        "action": argparse.BooleanOptionalAction,
+        "help": "read images row by row instead of pixel by pixel (default: images of your own)",
+    },
     "pool": {
         "type": positive,
         "default": 1,
@@ -79,7 +122,16 @@ DATA: dict[str, dict[str, Any]] = {
     "vocab-size": {"type": positive, "metavar": "N", "help": "keep the N most frequent words"},
     "min-count": {"type": positive, "metavar": "N", "help": "keep words that occur at least N times"},
     "min-documents": {"type": positive, "metavar": "N", "help": "keep words that are in at least N texts"},
-    "valid-share": {"type": probability, "metavar": "P", "help": "share of the labelled texts that are for validation"},
+    "valid-share": {
+        "type": probability,
+        "metavar": "P",
+        "help": "share of the labelled training data that are for validation",
+    },
+    "test-share": {
+        "type": share,
+        "metavar": "P",
+        "help": "share of your own data that is for the test, if they have no part for it",
+    },
     "max-tokens": {"type": positive, "metavar": "N", "help": "read the last N words of a text (default: the task's)"},
 }
 MODEL: dict[str, dict[str, Any]] = {
@@ -151,10 +203,15 @@ MODEL: dict[str, dict[str, Any]] = {
     },
 }
 OPTIONS = RUN | DATA | MODEL | METHOD | STEPS
+COMMON: tuple[str, ...] = ("data-dir", "out", "resume", "seed", "device", "pretrained", "hidden")
+COMMON += ("method", "delta", "weight", "epochs", "train-steps", "batch", "lr")
+"""The options that --help shows, of those that a family has."""
+HELP = ("-h", "--help", "--help-all")
 
 
-def add_options(parser: argparse.ArgumentParser, family: Family, preset: Preset | None = None) -> None:
+def add_options(parser: CommandParser, family: Family, preset: Preset | None = None) -> None:
     """Add the options of a family, in groups; their help says which values the preset has for those not given."""
+    parser.shorten(COMMON)
     for title, names in family.options.items():
         group = parser.add_argument_group(title)
         length: Any = None
@@ -166,17 +223,17 @@ def add_options(parser: argparse.ArgumentParser, family: Family, preset: Preset 
                 length = length or group.add_mutually_exclusive_group()
                 length.add_argument(f"--{name}", **how)
             else:
-                shown = name.removeprefix("masked-")  # masked-layers is --layers for a user
-                group.add_argument(f"--{shown}", dest=name.replace("-", "_"), **how)
+                group.add_argument(f"--{name}", **how)
     if preset is not None:
-        tell_defaults(parser, {**preset.values, **preset.told})
+        instead = "train_steps" if "epochs" in preset.values else None  # what is given in epochs has no steps
+        tell_defaults(parser, {n: v for n, v in {**preset.values, **preset.told}.items() if n != instead})
     parser.set_defaults(family=family, preset=preset)
     parser.set_defaults(defaults=vars(parser.parse_args([])))  # to tell which options the user gave
 
 
 def first_argument(arguments: list[str]) -> str | None:
     """The first argument that is neither an option of a command that trains nor the value of one."""
-    flags = {f"--{name}" for name, how in OPTIONS.items() if "action" in how} | {"-h", "--help"}
+    flags = {f"--{name}" for name, how in OPTIONS.items() if "action" in how} | set(HELP)
     flags |= {f"--no-{name}" for name, how in OPTIONS.items() if how.get("action") is argparse.BooleanOptionalAction}
     valued, n = {f"--{name}" for name in OPTIONS} - flags, 0
     while n < len(arguments) and arguments[n].startswith("-"):
@@ -188,9 +245,9 @@ def first_argument(arguments: list[str]) -> str | None:
 
 def expect_only_resuming(args: argparse.Namespace, positional: str) -> None:
     """Raise ValueError for an option beside --resume that a run cannot change: all but those in ``changeable``."""
-    changeable = ("resume", "data_dir", "device", "workers", "cuda_aware_mpi")
+    changeable = ("resume", "data_dir", "device", "workers", "cuda_aware_mpi", "train_steps", "patience")
     fixed = [name for name, value in args.defaults.items() if name not in changeable and getattr(args, name) != value]
     if fixed:
-        named = {positional: positional.upper(), "masked_layers": "--layers"}
+        named = {positional: positional.upper()}
         refused = ", ".join(named.get(name, f"--{name.replace('_', '-')}") for name in fixed)
         raise ValueError(f"--resume goes on with the settings of the run: leave out {refused}")

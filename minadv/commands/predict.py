@@ -13,15 +13,17 @@ from typing import Any
 import numpy as np
 
 from minadv.backend import Array
-from minadv.base.checks import expect_shape
+from minadv.base.checks import expect_shape, shape_text
 from minadv.base.errors import DataError
 from minadv.commands.numbers import positive
-from minadv.commands.running import add_run, add_workers
+from minadv.commands.running import add_device, add_run, add_workers, device_of
 from minadv.data.files import bounded, content, expect_no_nul
+from minadv.data.images.scaling import Scaling
 from minadv.tasks.family import of_run
 from minadv.tasks.run import Run, load, open_run
 from minadv.training.parallel.inference import alone
 
+EMPTY = "(empty)\t"  # what stands for the answer to a line without words
 UNITS = 5  # how many units --explain names if --units does not say
 
 
@@ -29,12 +31,13 @@ def add_options(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
     """The options of ``minadv predict``."""
     add_run(parser)
     add_workers(parser)
+    add_device(parser)
     parser.add_argument(
         "images",
         nargs="?",
         metavar="IMAGES.npy",
-        help="images (N, rows, columns); default: the test set. With a run of texts, a file with a text in each line; "
-        "default: standard input",
+        help="images (N, rows, columns) or arrays (N, T, I); default: the test set. With a run of "
+        "texts, a file with a text in each line; default: standard input",
     )
     parser.add_argument(
         "--examples", type=positive, default=20, metavar="N", help="number of test images, without IMAGES.npy"
@@ -65,10 +68,11 @@ def of_images(args: argparse.Namespace) -> Iterator[str]:
     else:
         run = load(args.run)
         x, labels = read_images(Path(args.images), run), None
-    p = run.predict(x, workers=args.workers)
+    p, names = run.on(device_of(args)).predict(x, workers=args.workers), run.classes
     yield "image\tclass\tprobability" + ("\tlabel" if labels is not None else "")
     for n, row in enumerate(p):
-        yield f"{n}\t{row.argmax()}\t{row.max():.4f}" + ("" if labels is None else f"\t{labels[n]}")
+        label = "" if labels is None else f"\t{names[labels[n]]}"
+        yield f"{n}\t{names[row.argmax()]}\t{row.max():.4f}{label}"
 
 
 def read_images(path: Path, run: Run) -> Array:
@@ -84,10 +88,16 @@ def read_images(path: Path, run: Run) -> Array:
     about = run.config["about"]
     if "images" not in about:
         raise ValueError(f"{run.path} was made in Python and does not say how it reads images: predict there")
-    side, white = (8, 16) if about["images"] == "digits" else (28, 255)
+    own, side = about["images"] == "folder", 8 if about["images"] == "digits" else 28
+    white, shape = 16 if side == 8 else 255, ("N", "T", run.model.n_in) if own else ("N", side, side)
     if not isinstance(images, np.ndarray) or images.dtype.kind not in "uif":
-        raise ValueError(f"{path} holds no array of numbers, expected images (N, {side}, {side})")
-    expect_shape(str(path), images, ("N", side, side), f"as in {about['images']}")
+        raise ValueError(f"{path} holds no array of numbers, expected {shape_text(shape)}")
+    if "scaling" in run.config:
+        images = images if images.ndim == 3 else images[..., None]
+        expect_shape(str(path), images, shape, "as the arrays that the run was trained on")
+        scaled = Scaling(*(tuple(run.config["scaling"][name]) for name in ("mean", "deviation")))(images)
+        return scaled.astype(about["dtype"])
+    expect_shape(str(path), images, ("N", "rows", "columns") if own else shape, f"as in {about['images']}")
     span = f"from {images.min():g} to {images.max():g}"
     images = images / white if images.dtype == np.uint8 else images
     if not (images.min() >= 0 and images.max() <= 1):
@@ -101,16 +111,30 @@ def of_texts(args: argparse.Namespace) -> Iterator[str]:
     if args.units is not None and not args.explain:
         raise ValueError(f"--units is {args.units} without --explain, which it belongs to: give both or neither")
     where = "standard input" if args.images is None else args.images
-    lines = read_lines(bounded(sys.stdin.buffer, where) if args.images is None else content(Path(args.images)), where)
-    if args.explain:
-        yield from explained(run, lines, args.units or UNITS)
+    if args.images is None and sys.stdin.isatty():
+        run = run.on(device_of(args))
+        print("a text a line; Ctrl-D ends", file=sys.stderr)
+        for line in sys.stdin:  # each is answered before the next is read
+            yield from answers(run, [line], args)
         return
-    for p in run.predict(lines, workers=args.workers) if lines else ():
-        yield f"{run.classes[p.argmax()]}\t{p.max():.4f}"
+    lines = read_lines(bounded(sys.stdin.buffer, where) if args.images is None else content(Path(args.images)), where)
+    yield from answers(run.on(device_of(args)), lines, args)
+
+
+def answers(run: Run, lines: list[str], args: argparse.Namespace) -> Iterator[str]:
+    """The answer to each line, in their order; a line without words is marked as `EMPTY`."""
+    texts = [line for line in lines if line.strip()]
+    if args.explain:
+        said = explained(run, texts, args.units or UNITS)
+    else:
+        found = run.predict(texts, workers=args.workers) if texts else ()
+        said = (f"{run.classes[p.argmax()]}\t{p.max():.4f}" for p in found)
+    for line in lines:
+        yield next(said) if line.strip() else EMPTY
 
 
 def read_lines(held: bytes, where: str) -> list[str]:
-    """The texts, one a line; the ValueError for a line that is not UTF-8 or has no words says its number."""
+    """The texts, one a line; the ValueError for a line that is not UTF-8 says its number."""
     expect_no_nul(held, where)
     lines = []
     for n, line in enumerate(held.removeprefix(b"\xef\xbb\xbf").splitlines(), 1):
@@ -119,8 +143,6 @@ def read_lines(held: bytes, where: str) -> list[str]:
         except UnicodeDecodeError as error:
             byte = f"0x{line[error.start]:02x}"
             raise ValueError(f"line {n} of {where} is not UTF-8: byte {byte} at offset {error.start}") from error
-        if not lines[-1].strip():
-            raise ValueError(f"line {n} of {where} is empty, expected a text a line")
     return lines
 
 

@@ -5,13 +5,19 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from minadv.commands import options
+from minadv.commands import configuration, options
 from minadv.commands.numbers import folder
-from minadv.commands.training import new_run, old_run
+from minadv.commands.parsing import CommandParser
+from minadv.commands.training import new_runs, old_run
 from minadv.tasks.family import of_kind
 
 
-def add_options(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
+def expand(parser: argparse.ArgumentParser, arguments: list[str]) -> list[str]:
+    """The arguments, after those of the file that --config names."""
+    return configuration.expand(parser, arguments, "task")
+
+
+def add_options(parser: CommandParser, arguments: list[str]) -> None:
     """The options of ``minadv pretrain``; the text among the arguments decides their defaults."""
     parser.usage = "minadv pretrain TEXT [--out RUN] [options]\n       minadv pretrain --resume RUN"
     parser.add_argument(
@@ -41,4 +47,4 @@ def work(args: argparse.Namespace) -> None:
             raise ValueError(f"{both}: give one of the two")
         args.task, args.data_dir = "text", folder(args.text)
     name = Path(args.data_dir).resolve().name if args.task == "text" and args.data_dir else args.task
-    new_run(args, Path(args.out or f"runs/{name}-lm-seed{args.seed}"))
+    new_runs(args, f"{name}-lm")

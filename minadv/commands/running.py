@@ -5,7 +5,10 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from minadv.backend import Device, choose_device
 from minadv.commands.numbers import few
+from minadv.commands.options import DEVICES
+from minadv.commands.training import say
 from minadv.tasks.family import of_run
 from minadv.tasks.run import Run, open_run
 
@@ -23,9 +26,22 @@ def add_workers(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_device(parser: argparse.ArgumentParser) -> None:
+    """Add the option of where to compute."""
+    parser.add_argument("--device", choices=DEVICES, default="cpu", help="where to compute; auto: the GPU if it works")
+
+
+def device_of(args: argparse.Namespace) -> Device:
+    """The device that a command was asked for; any but the CPU is told on standard error, and why."""
+    device = choose_device(args.device)
+    if args.device != "cpu":
+        say(f"device: {device.why}")
+    return device
+
+
 def open_for(verb: str, args: argparse.Namespace) -> tuple[Run, Any]:
-    """A run with its data, and its family's function for a command; RunError, before data are read, if it has none."""
+    """A run with its data on the device, and its family's function for a command; RunError at once if it has none."""
     function = of_run(args.run).can(verb, args.run)
     run = open_run(args.run, args.data_dir)
     run.expect_finite(run.params)
-    return run, function
+    return run.on(device_of(args)), function

@@ -1,19 +1,25 @@
-r"""``minadv show``: the figures of a run."""
+r"""``minadv show``: the figures of a run, and for a classifier a table of the classes that it confuses."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from minadv.backend import to_host
+from minadv.base.pulse import doing
 from minadv.base.streams import stream
 from minadv.commands.numbers import positive
-from minadv.commands.running import add_run
+from minadv.commands.running import add_device, add_run, device_of
 from minadv.searches import Reselect
+from minadv.tasks import confusion as confusions
 from minadv.tasks.attack import one_search_at_a_time, search
+from minadv.tasks.reports import heading
 from minadv.tasks.run import Run, open_run
 
 RESELECT = {"search": Reselect()}
@@ -23,6 +29,7 @@ RESELECT = {"search": Reselect()}
 def add_options(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
     """The options of ``minadv show``."""
     add_run(parser)
+    add_device(parser)
     parser.add_argument("--out", metavar="DIR", help="folder for the figures (default: the run's)")
     parser.add_argument(
         "--examples", type=positive, default=100, metavar="N", help="number of test sequences in the influence map"
@@ -30,18 +37,28 @@ def add_options(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
 
 
 def work(args: argparse.Namespace) -> None:
-    """Write the figures of the run's family, and print their names."""
+    """Write the figures of the run's family, and print their names; then, of a classifier, the confused classes."""
     from minadv import plots
 
     run = open_run(args.run, args.data_dir)
     run.expect_finite(run.params)
+    run = run.on(device_of(args))
     out = Path(args.out or run.path or ".")
     out.mkdir(parents=True, exist_ok=True)
-    figures = {
-        name: figure for kind in run.family.figures for name, figure in FIGURES[kind](run, args.examples).items()
-    }
+    figures: dict[str, Any] = {}
+    lines: list[str] = []
+    with doing("drawing", len(run.family.figures), "kinds of figures") as work:
+        for kind in run.family.figures:
+            figures |= FIGURES[kind](run, args.examples)
+            work.advance(note=f"{kind} done")
+    if run.family.answers is not None:
+        counts = confusions.confusion(*run.family.answers(run, "test"), len(run.classes))
+        figures["confusion"] = plots.confusion(counts, confusions.errors(counts), run.classes)
+        lines = ["", *confusions.table(counts, run.classes)]
     for name, figure in figures.items():
-        print(plots.save(figure, out / f"{name}.png"))
+        print(plots.save(plots.entitle(figure, heading(run)), out / f"{name}.png"))
+    for line in lines:
+        print(line)
 
 
 def curves(run: Run, examples: int) -> dict[str, Any]:
@@ -58,9 +75,10 @@ def influence(run: Run, examples: int) -> dict[str, Any]:
     target = run.family.can("attack", run.path)(run, examples, at_once=examples)
     [(batch, state)] = target.examples
     with one_search_at_a_time(target):
-        trace = search(target, batch, state, stream(0, "show"), **RESELECT)
+        found = search(target, batch, state, stream(0, "show"), **RESELECT)
+    trace, targets = to_host((replace(found, base=None), batch.targets))
     names = plots.by_site("influence", trace.eps)
-    return {name: plots.influence(trace, batch.targets, site) for site, name in names.items()}
+    return {name: plots.influence(trace, targets, site, run.classes) for site, name in names.items()}
 
 
 def masks(run: Run, examples: int) -> dict[str, Any]:
@@ -80,11 +98,13 @@ def units(run: Run, examples: int) -> dict[str, Any]:
     target = run.family.can("attack", run.path)(run, examples)
     dropped: dict[str, Any] = dict.fromkeys(target.budgets, 0.0)
     n, rng = 0, stream(0, "show")
-    with one_search_at_a_time(target):
+    with one_search_at_a_time(target), ExitStack() as held:
+        work = held.enter_context(doing("searching masks", len(target.examples)))
         for batch, state in target.examples:
+            work.advance()
             trace = search(target, batch, state, rng, **RESELECT)
             for name, eps in trace.eps.items():
-                dropped[name] = dropped[name] + (1 - eps).sum(axis=0)
+                dropped[name] = dropped[name] + to_host((1 - eps).sum(axis=0))
             n += len(batch)
     return {"units": plots.units({name: np.asarray(counts) / n for name, counts in dropped.items()}, target.budgets)}
 

@@ -3,35 +3,57 @@ r"""``minadv train``: train a new run of a task, or resume one."""
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 
-from minadv.commands import options
-from minadv.commands.training import new_run, old_run
+from minadv.base.errors import DataError
+from minadv.commands import configuration, options
+from minadv.commands.numbers import folder
+from minadv.commands.parsing import CommandParser
+from minadv.commands.training import new_runs, old_run
 from minadv.tasks.family import TASKS, of_task
 
 DEFAULT = "digits"
 
 
-def add_options(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
+def expand(parser: argparse.ArgumentParser, arguments: list[str]) -> list[str]:
+    """The arguments, after those of the file that --config names."""
+    return configuration.expand(parser, arguments, "task")
+
+
+def add_options(parser: CommandParser, arguments: list[str]) -> None:
     """The options of ``minadv train``; the task among the arguments decides which these are."""
     task = options.first_argument(arguments)
-    if task not in (None, *TASKS):
-        parser.prog = parser.prog.split()[0]
-        parser.error(f"train: {task!r} is not a task, expected one of {', '.join(TASKS)}")
+    own = None if task in (None, *TASKS) else task
+    if own is not None:
+        task = _task_of(parser, own)
     family = of_task(task or DEFAULT)
-    about = f"one of {', '.join(TASKS)} (default: {DEFAULT})"
+    about = f"one of {', '.join(TASKS)} (default: {DEFAULT}), or a folder of your own"
     if task is not None:
         parser.usage = f"minadv train {task} [--out RUN] [options]"
         parser.description = f"train on a task: {family.presets[task].about}"
     else:
         parser.usage = "minadv train [TASK] [--out RUN] [options]\n       minadv train --resume RUN"
-        if {"-h", "--help"} & set(arguments):  # the only time that a line about every task is needed
+        if set(options.HELP) & set(arguments):  # the only time that a line about every task is needed
             tasks = "; ".join(f"{name}: {of_task(name).presets[name].about}" for name in TASKS)
             about = f"{tasks} (default: {DEFAULT}); minadv train TASK --help tells the options of a task"
-    parser.add_argument("task", nargs="?", choices=TASKS, metavar="TASK", help=about)
+    parser.add_argument("task", nargs="?", choices=TASKS if own is None else None, metavar="TASK", help=about)
     options.add_options(parser, family, family.presets[task or DEFAULT])
     if task is not None:
         parser.prog = f"minadv train {task}"
+
+
+def _task_of(parser: argparse.ArgumentParser, given: str) -> str:
+    """The task that a folder or file of the user's own is for."""
+    from minadv.tasks.own import recognise
+
+    try:
+        return recognise(Path(given).expanduser())
+    except (DataError, RuntimeError) as error:  # the latter: a home folder that nobody has
+        parser.prog = parser.prog.split()[0]
+        known = f"expected a folder of your own or one of {', '.join(TASKS)}"
+        there = os.path.exists(given) or "/" in given
+        parser.error(f"train: {error}" if there else f"train: {given[:100]!r} is no task and no folder, {known}")
 
 
 def work(args: argparse.Namespace) -> None:
@@ -40,5 +62,11 @@ def work(args: argparse.Namespace) -> None:
         options.expect_only_resuming(args, "task")
         old_run(args)
         return
-    args.task = args.task or DEFAULT
-    new_run(args, Path(args.out or f"runs/{args.task}-{args.method}-seed{args.seed}"))
+    args.task = name = args.task or DEFAULT
+    if args.task not in TASKS:
+        if args.data_dir is not None:
+            both = f"--data-dir is {args.data_dir} and the data are {args.task}"
+            raise ValueError(f"{both}: give one of the two")
+        args.data_dir = folder(args.task)
+        name, args.task = Path(args.data_dir).stem, next(n for n, p in args.family.presets.items() if p is args.preset)
+    new_runs(args, f"{name}-{args.method}")

@@ -8,54 +8,110 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from minadv.backend import choose_device
 from minadv.base import launch
-from minadv.tasks.fit import Plan, is_finished, plan, plan_resumed
+from minadv.base.pulse import doing, heard
+from minadv.commands import configuration
+from minadv.commands.options import OPTIONS
+from minadv.commands.placing import place
+from minadv.tasks.extend import extend
+from minadv.tasks.fit import Plan, device_of, is_finished, plan, plan_resumed
 from minadv.tasks.methods import expect_used
+from minadv.tasks.run import Run
 from minadv.tasks.schema import read_config
 from minadv.training.loop import Interrupted
 from minadv.training.memory import Table
 from minadv.training.parallel.members import WorkerError
-from minadv.training.runs.folder import CONFIG, expect_free, how_to_resume
+from minadv.training.parallel.ranks import process_group
+from minadv.training.runs.folder import CONFIG, how_to_resume
+
+SAMPLE: int = OPTIONS["sample"]["default"]  # words of a run that is resumed, which has no such option
 
 
 def say(text: str) -> None:
     """Print a line on standard error."""
     print(text, file=sys.stderr, flush=True)
+    heard()
 
 
-def new_run(args: argparse.Namespace, out: Path) -> None:
+def new_runs(args: argparse.Namespace, name: str) -> None:
+    """Train the run that the options describe, or one for each of several seeds; ``name`` is that of runs without one.
+
+    Of several runs the mean and the deviation are told as well.
+    """
+    if args.seeds is None:
+        new_run(args, f"{name}-seed{args.seed}")
+        return
+    if args.seed != args.defaults["seed"] or len(set(args.seeds)) != len(args.seeds):
+        raise ValueError(
+            f"--seeds is {' '.join(map(str, args.seeds))}, expected different seeds, and no --seed besides"
+        )
+    values = []
+    for number in args.seeds:
+        out = None if args.out is None else f"{args.out}-seed{number}"
+        values.append(new_run(argparse.Namespace(**{**vars(args), "seed": number, "out": out}), f"{name}-seed{number}"))
+    known = [value for value in values if value is not None]
+    if len(known) > 1:
+        metric = args.family.metrics[0]
+        spread = f"{np.mean(known):.2f} +- {np.std(known, ddof=1):.2f}{' %' if metric == 'error' else ''}"
+        print(f"test {metric} over {len(known)} seeds: {spread} (mean and standard deviation)")
+
+
+def new_run(args: argparse.Namespace, name: str) -> float | None:
     """Train the run that the options describe; an error in them is raised before anything is written."""
-    expect_free(out)
     if args.family.methods:
         expect_used(args)
     args.family.check(args)
-    device = choose_device(args.device)
+    device = choose_device(args.device, tf32=args.tf32)
     about = args.family.about(args)
-    data = args.family.open_data(about)
+    out = process_group().agree(lambda: place(args.out, name, overwrite=args.overwrite))
+    _expect_kept(args, out)
+    with doing("loading the data"):
+        data = args.family.open_data(about)
+    args.preset = replace(args.preset, values={**args.preset.values, **args.family.fitted(args, data)})
     arguments = args.family.arguments(args, data)
     arguments["model"] = replace(arguments["model"], engine=args.engine)
-    train(plan(data=data, seed=args.seed, device=device, out=out, about=about, **arguments), args)
+    if args.config is not None:
+        say(configuration.effective(args))
+    return train(plan(data=data, seed=args.seed, device=device, out=out, about=about, **arguments), args)
+
+
+def _expect_kept(args: argparse.Namespace, out: Path) -> None:
+    """Raise ValueError for a run that would be overwritten although the new one begins with its weights."""
+    first = getattr(args, "pretrained", None)
+    if args.overwrite and first is not None and Path(first).resolve() == out.resolve():
+        raise ValueError(f"--overwrite would remove {out}, whose weights --pretrained takes: choose another --out")
 
 
 def old_run(args: argparse.Namespace) -> None:
-    """Resume a run as it was configured; only the folder of its data, the device and the workers may differ."""
+    """Resume a run as it was configured; only the folder of its data, the device and the workers may differ.
+
+    With --train-steps it goes on to that many steps in all, with --patience besides as long as that allows.
+    """
     path = Path(args.resume)
     config = read_config(path)
+    if args.train_steps is not None:
+        process_group().agree(lambda: extend(path, args.train_steps, args.patience))
+    elif args.patience is not None:
+        raise ValueError(f"--patience {args.patience} beside --resume needs --train-steps, the new length of the run")
     if is_finished(path):
         print(f"{path} is finished: nothing to resume")
         return
-    device = choose_device(config["device"] if args.device == "auto" else args.device)
+    device = device_of(config, None if args.device == "auto" else args.device)
     train(plan_resumed(path, data_dir=args.data_dir, device=device), args)
 
 
-def train(planned: Plan, args: argparse.Namespace) -> None:
-    """Train a planned run and print a line with its results."""
+def train(planned: Plan, args: argparse.Namespace) -> float | None:
+    """Train a planned run and print a line with its results; the first number in it, if there is one."""
     if not planned.resume:
-        say(f"{planned.family.summary(planned)}; writing {planned.out}")
+        first, *others = planned.family.summary(planned).split("\n")
+        say("\n".join([f"{first}; writing {planned.out}", *others]))
     remembered = planned.task.first_carry()
     if isinstance(remembered, Table):
         say(f"the search remembers {len(remembered.d):,} examples in {remembered.nbytes / 1e6:.3g} MB")
@@ -63,11 +119,31 @@ def train(planned: Plan, args: argparse.Namespace) -> None:
     if planned.needs is not None:
         say(str(planned.needs))
     assert planned.out is not None
+    first_at = min(planned.recipe.steps, planned.recipe.eval_every or planned.task.per_epoch)
+    if not planned.resume:
+        say(f"first evaluation at step {first_at:,} of {planned.recipe.steps:,}")
     with resumable(planned.out):
         aware = getattr(args, "cuda_aware_mpi", None) or None
-        run = planned.train(workers=args.workers, cuda_aware_mpi=aware, on_evaluation=tell, on_step_time=tell_time)
-    if launch.this_process().rank == 0:
-        print(planned.family.report(run, planned.device))
+        how: dict[str, Any] = {
+            "workers": args.workers,
+            "cuda_aware_mpi": aware,
+            "overwrite": getattr(args, "overwrite", False),
+        }
+        how |= {"on_evaluation": tell, "on_step_time": partial(tell_time, first_at=first_at)}
+        words: int = getattr(args, "sample", SAMPLE)
+        if planned.family.generate is not None and words > 0:
+            how["on_weights"] = partial(tell_sample, planned, words)
+        run = planned.train(**how)
+    if launch.this_process().rank != 0:
+        return None
+    with doing("testing"):
+        report = planned.family.report(run, planned.device)
+    print(report.line, flush=True)
+    if planned.family.baseline is not None and report.value is not None:
+        with doing("a simple method on the same data"):
+            line = planned.family.baseline(run, report.value)
+        say(line)
+    return report.value
 
 
 def tell(record: dict[str, Any]) -> None:
@@ -81,15 +157,30 @@ def tell(record: dict[str, Any]) -> None:
         parts.append(f"validation error {record['valid_error']:.2f} %")
     else:
         parts.append(f"validation perplexity {record['valid_perplexity']:.2f}")
+    if record.get("zero_maps"):
+        parts.append(f"zero influence maps {record['zero_maps']:,}")
     if "adversary" in record:
         parts.append(f"adversary {record['adversary']['share']:.2f} of a stronger one")
     say(f"step {record['step']}, epoch {record['epoch']:.2f}: {', '.join(parts)}")
 
 
-def tell_time(seconds: float, left: int) -> None:
-    """Print how long a step takes, unless a progress bar shows it."""
+def tell_sample(planned: Plan, words: int, step: int, params: Any) -> None:
+    """Print words that a language model writes with its weights of an evaluation, unless a progress bar is shown.
+
+    Their random numbers are a stream of their own, the same at every evaluation: training does not notice.
+    """
     if not sys.stderr.isatty():
-        say(f"{seconds:.2g} s a step: about {timedelta(seconds=round(seconds * left))} for the {left:,} that are left")
+        run = Run(planned.model, params, params, planned.config, [], step, planned.out, planned.data)
+        say(f"it writes: {' '.join(run.generate(words, seed=planned.seed))}")
+
+
+def tell_time(seconds: float, left: int, *, first_at: int = 0) -> None:
+    """Print how long a step takes, and when the first evaluation is due, unless a progress bar shows it."""
+    if not sys.stderr.isatty():
+        due = timedelta(seconds=round(seconds * max(0, first_at - 2)))
+        more = f"; the first evaluation is due in about {due}" if first_at > 2 else ""
+        whole = timedelta(seconds=round(seconds * left))
+        say(f"{seconds:.2g} s a step: about {whole} for the {left:,} that are left{more}")
 
 
 @contextmanager

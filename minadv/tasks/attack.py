@@ -10,11 +10,12 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from minadv import masks
 from minadv.adversary import Trace, find_adversary, find_budgets
+from minadv.base.pulse import doing
 from minadv.base.streams import stream
 from minadv.protocol import choose_sites
 from minadv.regularizers import AdD, Sum
@@ -86,6 +87,7 @@ class Rows:
     target: Target
     make: Callable[[int], tuple[float, float]]
     count: int
+    counts_itself: bool = True  # batch by batch, not row by row
 
     @property
     def load(self) -> Load:
@@ -108,7 +110,7 @@ def table(target: Target, names: Sequence[str], tell: Callable[[str, float, floa
 
     def row(number: int) -> tuple[float, float]:
         nonlocal told
-        found = under_attack(target, names[number], **how)
+        found = under_attack(target, names[number], on_batch=work.advance, **how)
         with lock:
             made[number] = found
             while told in made:
@@ -116,13 +118,21 @@ def table(target: Target, names: Sequence[str], tell: Callable[[str, float, floa
                 told += 1
         return found
 
-    with warnings.catch_warnings():  # here, because what it does holds for all Python threads
-        warnings.simplefilter("ignore")
+    steps = len(names) * len(target.examples)
+    with warnings.catch_warnings(), doing("attacking", steps, "batches of all searches") as work:
+        warnings.simplefilter("ignore")  # here, because what it does holds for all Python threads
         share(Rows(target, row, len(names)))
 
 
 def under_attack(
-    target: Target, name: str, *, seed: int, distance: str, scale: masks.Scale, max_masks: int
+    target: Target,
+    name: str,
+    *,
+    seed: int,
+    distance: str,
+    scale: masks.Scale,
+    max_masks: int,
+    on_batch: Callable[[], None] = lambda: None,
 ) -> tuple[float, float]:
     """The result, such as the share still classified rightly, and the mean D, under the masks of a search or "none"."""
     run, rng = target.run, stream(seed, f"attack {name}")
@@ -138,6 +148,7 @@ def under_attack(
             distances += float(trace.d.sum()) * (n // len(batch))
         features, _, _ = run.model.body(run.params, batch, masks=m, noise=None, state=state)
         total, count = total + target.score(features, batch), count + n
+        on_batch()
     return target.result(total / count), distances / count
 
 
@@ -168,7 +179,7 @@ def choose_budgets(
     if delta is None and budget is None:
         for part in trained.parts if isinstance(trained, Sum) else (trained,):
             if isinstance(part, AdD):
-                return find_budgets(run.model, sites=sites, delta=part.delta, budgets=part.budgets)
+                return replace(part, sites=sites, search=Greedy()).expect_budgets(run.model)
         return {site.name: share(site.H) for site in choose_sites(run.model, sites)}
     several = len(delta or budget or ()) > 1
     if several and not by_layer:

@@ -25,6 +25,14 @@ from minadv.models.text import TextClassifier
 from minadv.training import clip, ema, optimizers, schedules
 from minadv.training.loop import Recipe
 
+
+@dataclasses.dataclass(frozen=True)
+class Own:
+    """What stands in a configuration for a model or a regularizer that it cannot describe: where its class is."""
+
+    name: str
+
+
 KINDS: dict[str, type] = {
     kind.__name__: kind
     for kind in (
@@ -35,6 +43,7 @@ KINDS: dict[str, type] = {
         regularizers.RDrop,
         *(regularizers.AdD, regularizers.AT, regularizers.VAT, regularizers.Sum),
         *searches.SEARCHES.values(),
+        Own,
     )
 }
 
@@ -44,9 +53,38 @@ class ConfigError(ValueError):
 
 
 def register(kind: type) -> type:
-    """Let another frozen dataclass be part of configurations: a decorator."""
+    """Let another frozen dataclass be part of configurations: a decorator.
+
+    A run with such a model or regularizer says all that is needed to load it, where its class was registered before.
+    """
+    if not dataclasses.is_dataclass(kind):
+        raise TypeError(f"{kind.__name__} is no dataclass: put @dataclass(frozen=True) below @minadv.register")
+    if kind.__name__ in KINDS and KINDS[kind.__name__].__module__.startswith("minadv."):
+        raise ValueError(f"minadv has a {kind.__name__} of its own: choose another name")
     KINDS[kind.__name__] = kind
     return kind
+
+
+def describe_own(value: Any, name: str) -> Any:
+    """A model or regularizer as `describe` has it; of one that is not registered, where its class is."""
+    if KINDS.get(type(value).__name__) is type(value):
+        return describe(value, name)
+    return describe(Own(f"{type(value).__module__}.{type(value).__qualname__}"))
+
+
+def given_or_built(described: dict[str, Any], value: Any, name: str, run: Any) -> Any:
+    """The record that a configuration describes, or, where that is one of its maker's own, the one that is given."""
+    built = build_model({"model": described}) if name == "model" else build(described, name)
+    if not isinstance(built, Own):
+        if value is not None:
+            raise ConfigError(f"{run} describes its {name} itself, a {type(built).__name__}: leave {name} out")
+        return built
+    kind = built.name.rpartition(".")[2]
+    if value is None:
+        raise ConfigError(f"{run} has a {name} of its maker's own, {built.name}: give it, {name}={kind}(...)")
+    if type(value).__qualname__ != kind:
+        raise ConfigError(f"{name} is a {type(value).__qualname__}, expected the {built.name} of {run}")
+    return value
 
 
 def describe(value: Any, name: str = "config") -> Any:
@@ -73,7 +111,8 @@ def build(value: Any, name: str = "config") -> Any:
         if "kind" not in value:
             return parts
         if not isinstance(value["kind"], str) or value["kind"] not in KINDS:
-            raise ConfigError(f"{name} is of kind {value['kind']!r}, expected one of {', '.join(sorted(KINDS))}")
+            more = "; a class of your own is registered by @minadv.register, before this"
+            raise ConfigError(f"{name} is of kind {value['kind']!r}, expected one of {', '.join(sorted(KINDS))}{more}")
         if value["kind"] == "AdD":
             parts = with_search(parts)
         return _record(KINDS[value["kind"]], parts, name)
@@ -125,6 +164,8 @@ def today(config: dict[str, Any]) -> dict[str, Any]:
     found = {**config, "recipe": describe_recipe(build_recipe(config["recipe"]))}
     if issubclass(KINDS.get(config["model"]["kind"], object), Buffered):
         found["model"] = describe(build_model(config), "model")
+    if config.get("kind") == "lm":
+        found.setdefault("draws", "stream")
     if "regularizer" in config:
         found["regularizer"] = describe(build(config["regularizer"], "regularizer"), "regularizer")
     if config.get("track") is not None:

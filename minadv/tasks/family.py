@@ -16,6 +16,7 @@ from typing import Any
 
 from minadv.backend import Device
 from minadv.base.checks import expect_choice
+from minadv.tasks.reports import Report
 from minadv.training.runs.folder import RunError, kind_of, read_config
 
 FAMILIES = {
@@ -27,7 +28,7 @@ FAMILIES = {
 """The module of each family, by the kind of its runs; its record is called FAMILY there."""
 
 TASKS = {
-    **dict.fromkeys(("digits", "smnist", "pmnist", "fashion"), "classify"),
+    **dict.fromkeys(("digits", "smnist", "pmnist", "fashion", "images"), "classify"),
     **dict.fromkeys(("docstrings", "text", "imdb", "elec"), "text"),
     **dict.fromkeys(("lm", "ptb", "wikitext2"), "lm"),
 }
@@ -75,21 +76,28 @@ class Family:
     about: Callable[[Namespace], dict[str, Any]]  # where the data are, as the configuration says it
     arguments: Callable[[Namespace, Any], dict[str, Any]]  # of `fit`: model, regularizer, recipe and settings
     summary: Callable[[Any], str]  # a line about what is about to be trained: a `minadv.tasks.fit.Plan`
-    report: Callable[[Any, Device], str]  # a line about a run that has been trained, evaluated on a device
+    report: Callable[[Any, Device], Report]  # about a run that has been trained, evaluated on a device
 
     # the data
     open_data: Callable[[dict[str, Any]], Any]  # the data that the configuration describes
     identify: Callable[[Any], dict[str, Any]]  # what tells the data from others, for the configuration
     size: Callable[[Any, str], str]  # of a part of a run's data, in words
 
-    # the task; settings are arguments of `fit` beside those that every family has, with their defaults
+    # the task; settings are arguments of `fit` beside those that every family has, with their defaults, which may be
+    # functions of the data
     settings: Mapping[str, Any]
     recipe: Mapping[str, Any]  # fields of `Recipe` that are not at its defaults
     make_task: Callable[..., tuple[Any, dict[str, Any]]]  # and what the configuration says beside the settings
     evaluate: Callable[..., dict[str, Any]]
 
+    schedules: Callable[[float], Mapping[str, Any]] = lambda epochs: {}  # fields of `Recipe` for a run of that length
+    epochs: float | None = None  # how long `fit` trains unless it is told
+    accept: Callable[..., Any] | None = None  # makes ``data`` of arrays; its keywords are arguments of `fit`
+    fitted: Callable[[Namespace, Any], dict[str, Any]] = lambda options, data: {}  # values of a preset that suit data
+    baseline: Callable[[Any, float], str] | None = None  # a line: what a simple method gets on a run's test data
     expect_data: Callable[[dict[str, Any], Any, str], None] = lambda config, data, path: None  # raises for other data
     complete: Callable[[Any, Any], Any] = lambda model, vocabulary: model  # adds word frequencies to the model
+    place: Callable[[Any, Any, Device], tuple[Any, Any]] = lambda model, data, device: (model, data)  # on a device
     carry: Callable[[Any, dict[str, Any]], Any] = lambda model, config: None  # the carried state before the first step
     begins_with: str | None = None  # the setting, if there is one, that names a run whose weights come first
 
@@ -97,9 +105,14 @@ class Family:
     predict: Callable[..., Any] | None = None
     generate: Callable[..., Any] | None = None
     finetune: Callable[..., Any] | None = None
+    answers: Callable[[Any, str], tuple[Any, Any]] | None = None  # the true classes of a part, and a run's answers
     attack: Callable[..., Any] | None = None  # makes the `minadv.tasks.attack.Target` of a run
     figures: tuple[str, ...] = ("curves",)
     instead: str = ""  # what to do where one of these is None
+
+    def defaults(self, data: Any) -> dict[str, Any]:
+        """The settings that are not given, for these data."""
+        return {name: value(data) if callable(value) else value for name, value in self.settings.items()}
 
     def can(self, verb: str, run: str | Path | None) -> Callable[..., Any]:
         """The family's function ``verb``; raises RunError, which names the run, if the family has none."""

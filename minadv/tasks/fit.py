@@ -12,7 +12,7 @@ The model decides the family. The command line takes the same way, in two steps:
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +23,11 @@ from minadv.base.schema import expect_type
 from minadv.models.stack import Buffered
 from minadv.regularizers import Plain, Regularizer
 from minadv.tasks import config as configs
-from minadv.tasks.config import build, build_model, build_recipe, describe, describe_recipe
+from minadv.tasks.arguments import expect_model, expect_options, expect_regularizer
+from minadv.tasks.config import build, build_recipe, describe, describe_own, describe_recipe, given_or_built
 from minadv.tasks.family import Family, of_kind, of_model
 from minadv.tasks.needs import Needs, needs_of
+from minadv.tasks.recipes import choose_recipe
 from minadv.tasks.run import Run, blank, moved, open_data, opened
 from minadv.tasks.schema import expect_settings, precision, read_config
 from minadv.training.loop import Recipe
@@ -59,10 +61,10 @@ class Plan:
         workers: int | None = None,
         cuda_aware_mpi: bool | None = None,
         progress: bool = True,
-        on_evaluation: Any = None,
-        on_step_time: Any = None,
+        overwrite: bool = False,
+        **callbacks: Any,
     ) -> Run:
-        """Train to the end of the recipe; the arguments are those of `fit`."""
+        """Train to the end of the recipe; the arguments are those of `fit`; ``overwrite`` replaces a run there."""
         expect_type("workers", workers, Few | None)
         state, records = run_task(
             self.task,
@@ -71,13 +73,13 @@ class Plan:
             seed=self.seed,
             out=self.out,
             resume=self.resume,
+            overwrite=overwrite,
             today=configs.today,
             workers=self.workers if workers is None else workers,
             cuda_aware_mpi=cuda_aware_mpi,
             title=type(getattr(self.task, "regularizer", self.model)).__name__,
             progress=progress,
-            on_evaluation=on_evaluation,
-            on_step_time=on_step_time,
+            **callbacks,
         )
         config = self.config if self.out is None else read_config(self.out)
         return opened(self.model, state, self.recipe, config, records, self.out, self.data)
@@ -91,25 +93,36 @@ def fit(
     cuda_aware_mpi: bool | None = None,
     progress: bool = True,
     on_evaluation: Any = None,
+    on_step: Any = None,
+    on_checkpoint: Any = None,
     **options: Any,
 ) -> Run:
     """Train a model on data: a classifier on sequences or texts, a language model on text.
 
-    ``data`` holds sequences (N, T, I) (`minadv.data.images.sequences.as_sequences`), texts
-    (`minadv.data.texts.reviews.load`) or a text (`minadv.data.language.corpus.load`). Give a `Recipe`, or ``epochs``
-    (or ``steps``) and any of its fields by name. With ``out`` the run is written there, and ``resume=True`` goes on
-    where a killed run stopped; a folder that is there already is otherwise an error. ``workers`` threads or processes
-    share each batch (default: all cores, where that pays), with the same masks and, up to the order of sums, the same
-    results for any number of them. ``cuda_aware_mpi``: under mpiexec on GPUs, whether the MPI library takes their
-    buffers (default: as the environment says, see `minadv.training.parallel.mpi`). ``on_evaluation`` is called with
-    each record. The other options are those of `plan`.
+    ``data`` are arrays ``(x, y)`` of sequences (N, T, I) and their classes, ``(x, y, lengths)`` or a list of sequences
+    in the place of x if their lengths differ (`minadv.data.split.as_split`), of which a tenth of the rows validates and
+    a tenth tests unless ``valid`` and ``test`` say otherwise (`minadv.data.arrays`); batches of such arrays, one after
+    the other, with ``valid`` and ``test`` beside them (`minadv.data.feed`); or images as sequences
+    (`minadv.data.images.sequences.as_sequences`), texts (`minadv.data.texts.reviews.load`), or a text
+    (`minadv.data.language.corpus.load`). How to train is a `Recipe`, or ``epochs`` (or ``steps``), ``lr`` and any field
+    of a recipe by name; what is not given is as on the command line (`minadv.tasks.recipes`).
 
-    A model of your own, which meets `minadv.protocol` and has ``init`` and ``logits``, trains on sequences as well,
-    without ``out``; give it ``workers=1`` if it cannot be called by several threads at once.
+    With ``out`` the run is written there, and ``resume=True`` goes on where a killed run stopped; a folder that is
+    there already is otherwise an error. ``workers`` threads or processes share each batch (default: all cores, where
+    that pays), with the same masks and, up to the order of sums, the same results for any number of them.
+    ``cuda_aware_mpi``: under mpiexec on GPUs, whether the MPI library takes their
+    buffers (default: as the environment says, see `minadv.training.parallel.mpi`).
+    ``on_step`` is called with a dict of step, epoch, loss and regularizer, ``on_evaluation`` with each record, and
+    ``on_checkpoint`` with the file of each checkpoint; the first two may raise `minadv.Stop` to end the training there.
+    The other options are those of `plan`.
+
+    A model of your own, which meets `minadv.protocol` and has ``init`` and ``logits``, trains on sequences as well;
+    give it ``workers=1`` if it cannot be called by several threads at once. `minadv.load` is given it again with the
+    run, unless its class, a frozen dataclass, has ``@minadv.register`` before it; likewise a regularizer.
     """
     planned = plan(model, data, **options)
-    how = {"cuda_aware_mpi": cuda_aware_mpi, "progress": progress, "on_evaluation": on_evaluation}
-    return planned.train(workers=workers, **how)
+    callbacks = {"on_evaluation": on_evaluation, "on_step": on_step, "on_checkpoint": on_checkpoint}
+    return planned.train(workers=workers, cuda_aware_mpi=cuda_aware_mpi, progress=progress, **callbacks)
 
 
 def plan(
@@ -134,22 +147,26 @@ def plan(
     adversarial mask to each record, over the first ``n`` test examples (default 500). Those of other families are
     described in `minadv.tasks.text.family`, `minadv.tasks.pretrain.family` and `minadv.tasks.language.family`.
     """
+    expect_model(model)
+    expect_regularizer(regularizer)
     family, about = of_model(model), dict(about or {})
     expect_type("seed", seed, Seed)
     expect_type("epochs", epochs, Epochs | None)
+    begun: dict[str, Any] = {}  # the configuration with which the run to resume was begun, as it is written now
+    if out is not None and resume and (Path(out) / folder.CONFIG).exists():
+        begun = configs.today(read_config(Path(out)))
     if isinstance(model, Buffered) and model.engine in (None, "fast"):
-        model = replace(model, engine=_engine(model.engine, Path(out) if out is not None and resume else None))
+        model = replace(model, engine=_engine(model.engine, begun.get("model", {}).get("engine")))
+    if family.accept is not None:
+        data = family.accept(data, **{name: options.pop(name) for name in ("valid", "test") if name in options})
     if not isinstance(data, family.data):
         name = f"{family.data.__module__}.{family.data.__name__}"
-        raise TypeError(f"data is a {type(data).__name__}, expected a {name} for a {type(model).__name__}")
-    unknown = options.keys() - family.settings.keys() - {field.name for field in fields(Recipe)}
-    if unknown:
-        raise TypeError(
-            f"{', '.join(sorted(unknown))}: expected settings of a {type(model).__name__} "
-            f"({', '.join(family.settings)}) or fields of a Recipe"
-        )
+        arrays = "" if family.accept is None else "arrays (x, y), or "
+        raise TypeError(f"data is a {type(data).__name__}, expected {arrays}a {name} for a {type(model).__name__}")
+    expect_options(options, family, model)
     chosen = device if isinstance(device, Device) else choose_device(device)
-    settings = {name: options.pop(name, default) for name, default in family.settings.items()}
+    defaults = {**family.defaults(data), **{name: begun[name] for name in ("draws",) if name in begun}}
+    settings = {name: options.pop(name, default) for name, default in defaults.items() if name in family.settings}
     first = family.begins_with
     if first is not None and settings[first] is not None:  # a run that is killed before its first checkpoint needs it
         where = getattr(settings[first], "path", settings[first])
@@ -159,9 +176,10 @@ def plan(
     path = None if out is None else Path(out)
     config: dict[str, Any] = {"kind": family.kind, "about": about}
     if path is not None:
-        config["model"] = describe(model, "model")
-        config |= {"regularizer": describe(task.regularizer, "regularizer")} if hasattr(task, "regularizer") else {}
+        config["model"] = describe_own(model, "model")
+        config |= {"regularizer": describe_own(task.regularizer, "regularizer")} if hasattr(task, "regularizer") else {}
         config |= {**family.identify(data), "recipe": describe_recipe(made), "seed": seed, "device": chosen.name}
+        config |= {"tf32": True} if chosen.tf32 else {}
     config |= {name: describe(value, name) for name, value in settings.items() if name != first} | more
     if path is not None and resume and (path / folder.CONFIG).exists():
         theirs = read_config(path)
@@ -171,12 +189,10 @@ def plan(
     return Plan(family, model, data, task, made, seed, chosen, config, path, resume, needs=needs)
 
 
-def _engine(asked: str | None, run: Path | None) -> Any:
-    """The engine of a run, with its version: that with which the ``run`` to resume was begun, or the one to use now."""
-    if run is not None and (run / folder.CONFIG).exists():
-        theirs = configs.today(read_config(run))["model"].get("engine")
-        if theirs is not None and not (asked == "fast" and theirs == "plain"):
-            return theirs
+def _engine(asked: str | None, theirs: str | None) -> Any:
+    """The engine of a run, with its version: ``theirs`` if the run was begun with that, or the one to use now."""
+    if theirs is not None and not (asked == "fast" and theirs == "plain"):
+        return theirs
     return fast.describe(engine=asked).engine
 
 
@@ -187,19 +203,29 @@ def resume(
     data_dir: str | None = None,
     device: DeviceName | Device | None = None,
     workers: int | None = None,
+    model: Any = None,
+    regularizer: Regularizer | None = None,
     **how: Any,
 ) -> Run:
     """Train a run that was stopped or killed to its end, on the data that it was begun on.
 
     ``data`` are found where the run found them, or in ``data_dir``, unless they are given; ``device`` and ``workers``
     default to the run's own. A run that began with the weights of another and has no checkpoint yet begins with them
-    once more. ``how`` are the other arguments of `Plan.train`.
+    once more. ``model`` and ``regularizer`` are those of a run that was made with one's own, not registered ones.
+    ``how`` are the other arguments of `Plan.train`.
     """
-    return plan_resumed(run, data, data_dir=data_dir, device=device).train(workers=workers, **how)
+    own = {"model": model, "regularizer": regularizer}
+    return plan_resumed(run, data, data_dir=data_dir, device=device, **own).train(workers=workers, **how)
 
 
 def plan_resumed(
-    run: str | Path, data: Any = None, *, data_dir: str | None = None, device: DeviceName | Device | None = None
+    run: str | Path,
+    data: Any = None,
+    *,
+    data_dir: str | None = None,
+    device: DeviceName | Device | None = None,
+    model: Any = None,
+    regularizer: Regularizer | None = None,
 ) -> Plan:
     """The run that `resume` will train; raises for anything that is wrong with it."""
     path = Path(run)
@@ -208,10 +234,12 @@ def plan_resumed(
     config = configs.today(config)
     data = open_data(moved(config, data_dir), path) if data is None else data
     family.expect_data(config, data, str(path))
-    chosen = device if isinstance(device, Device) else choose_device(config["device"] if device is None else device)
-    model, seed = build_model(config), config["seed"]
-    regularizer = build(config["regularizer"], "regularizer") if "regularizer" in config else Plain()
-    settings = {name: build(config[name], name) if name in config else value for name, value in family.settings.items()}
+    chosen = device if isinstance(device, Device) else device_of(config, device)
+    model, seed = given_or_built(config["model"], model, "model", path), config["seed"]
+    described = config.get("regularizer", {"kind": "Plain"})
+    regularizer = given_or_built(described, regularizer, "regularizer", path)
+    defaults = family.defaults(data)
+    settings = {name: build(config[name], name) if name in config else value for name, value in defaults.items()}
     first = family.begins_with
     if first is not None:
         settings[first] = _begun_with(path, config, first)
@@ -230,6 +258,12 @@ def plan_resumed(
     recipe, workers = build_recipe(config["recipe"]), same_workers(config, chosen)
     needs = needs_of(task, recipe, config["dtype"], chosen)
     return Plan(family, model, data, task, recipe, seed, chosen, config, path, True, workers, needs)
+
+
+def device_of(config: dict[str, Any], asked: DeviceName | None = None) -> Device:
+    """The device of a run that goes on: ``asked``, or else the run's own; on a GPU it computes with TF32 as before."""
+    name = asked or config["device"]
+    return choose_device(name, tf32=name != "cpu" and config.get("tf32", False))
 
 
 def is_finished(run: str | Path) -> bool:
@@ -266,27 +300,3 @@ def _begun_with(path: Path, config: dict[str, Any], setting: str) -> str | None:
     if source is None:
         raise RunError(f"{path} has no checkpoint yet and does not say which run it began with: train it anew")
     return source
-
-
-def choose_recipe(
-    family: Family,
-    per_epoch: int,
-    recipe: Recipe | Callable[[int], Recipe] | None,
-    epochs: float | None,
-    options: dict[str, Any],
-) -> Recipe:
-    """The recipe given, or one made of ``epochs`` and ``options``; it must monitor a metric of the family."""
-    if recipe is None:
-        if (epochs is None) == ("steps" not in options):
-            raise ValueError("give epochs, steps or a recipe, one of them: how long to train")
-        steps = options.pop("steps") if epochs is None else max(1, round(epochs * per_epoch))
-        recipe = Recipe(**{"steps": steps, **family.recipe, **options})
-    elif options or epochs is not None:
-        raise ValueError(f"a recipe was given, and {sorted(options) or 'epochs'} besides: expected one or the other")
-    else:
-        recipe = recipe if isinstance(recipe, Recipe) else recipe(per_epoch)
-        if recipe.monitor == Recipe.monitor:
-            recipe = replace(recipe, monitor=family.recipe.get("monitor", recipe.monitor))
-    if recipe.monitor not in family.metrics:
-        raise ValueError(f"monitor is {recipe.monitor!r}, expected one of {', '.join(map(repr, family.metrics))}")
-    return recipe

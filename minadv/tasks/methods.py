@@ -7,7 +7,7 @@ from typing import Any
 
 from minadv.regularizers import AT, EL, FD, VAT, VD, AdD, Pi, Plain, RDrop, Regularizer, Sum
 from minadv.searches import SEARCHES, Search, by_name
-from minadv.tasks.options import chosen
+from minadv.tasks.options import chosen, hidden_of
 
 RANDOM = ("vd", "el", "fd", "pi", "rdrop")
 ADVERSARIAL = ("add", "last", "add+vat")
@@ -60,7 +60,7 @@ def expect_used(options: Namespace) -> None:
             methods = (*methods, "add")
         if options.method not in methods and name in options.defaults and value != options.defaults[name]:
             shown = " ".join(map(str, value)) if isinstance(value, list) else value
-            said = f"--{OPTION_OF.get(name, name).replace('_', '-')}{'' if value is True else f' {shown}'}"
+            said = f"--{name.replace('_', '-')}{'' if value is True else f' {shown}'}"
             able = ", ".join(method for method in methods if method in options.family.methods)
             raise ValueError(f"{said}: --method {options.method} has no use for it, expected one of {able}")
 
@@ -80,9 +80,6 @@ def _expect_used_by_search(options: Namespace) -> None:
             shown = " ".join(map(str, value)) if isinstance(value, list) else value
             said = f"--{name.replace('_', '-')} {shown}: --search {options.search} has no use for it"
             raise ValueError(f"{said}, expected one of {', '.join(able)}")
-
-
-OPTION_OF = {"masked_layers": "layers"}  # options whose name differs from that of their value
 
 
 def regularizer(options: Namespace) -> Regularizer:
@@ -118,6 +115,7 @@ def _values(options: Namespace) -> dict[str, Any]:
     """Options by the names of the regularizers' fields; None stands for the field's own default."""
     values = {name: value for name, value in vars(options).items() if value is not None}
     if "noise" in options:  # texts
+        values.setdefault("norm", options.preset.values["norm"])
         if options.noise is not None:
             values["share_noise"] = options.noise == "shared"
         if options.rule is not None:  # the released code's rule is that of its text code
@@ -125,7 +123,7 @@ def _values(options: Namespace) -> dict[str, Any]:
         if options.method in ADVERSARIAL:
             values = VARIANTS[chosen(options, "variant")] | values
     if "fresh" in options:  # language models
-        shared, n_layers = not fresh(options), len(chosen(options, "hidden"))
+        shared, n_layers = not fresh(options), len(hidden_of(options))
         sites = _sites(options.masked_layers, n_layers)
         values = {"init": "flip" if shared else "base", "share_noise": shared, **values, "sites": sites}
         if options.method in ("fd", "pi"):
@@ -150,7 +148,7 @@ def _sites(layers: list[int] | None, n_layers: int) -> tuple[str, ...] | None:
     if layers is None:
         return None
     if len(set(layers)) != len(layers) or max(layers) >= n_layers:
-        raise ValueError(f"layers is {_list(layers)}, expected different numbers from 0 to {n_layers - 1}")
+        raise ValueError(f"masked-layers is {_list(layers)}, expected different numbers from 0 to {n_layers - 1}")
     return tuple(f"layer{n}" for n in sorted(layers))
 
 

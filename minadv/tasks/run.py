@@ -21,10 +21,11 @@ from typing import Any
 
 import numpy as np
 
-from minadv.backend import Array, Device, DeviceName, choose_device, to_host
+from minadv.backend import Array, Device, DeviceName, choose_device, to_device, to_host
+from minadv.base.pulse import doing
 from minadv.base.trees import leaves
 from minadv.data.vocabulary import Vocabulary
-from minadv.tasks.config import build, build_model, build_recipe
+from minadv.tasks.config import build_recipe, given_or_built
 from minadv.tasks.family import Family, of_kind
 from minadv.tasks.needs import expect_loadable
 from minadv.tasks.schema import read_config, vocabulary_of
@@ -61,8 +62,11 @@ class Run:
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """The classes of texts, in the order of their numbers."""
-        return tuple(self.config["classes"] if self.data is None else self.data.classes)
+        """The names of the classes, in the order of their numbers; the numbers themselves where they have no names."""
+        if "classes" in self.config:
+            return tuple(self.config["classes"])
+        held = getattr(self.data, "classes", None)
+        return held if isinstance(held, tuple) else tuple(map(str, range(self.model.n_classes)))
 
     def evaluate(
         self,
@@ -95,6 +99,13 @@ class Run:
         """Mean NLL, and error in per cent or perplexity, on the test part."""
         return self.evaluate("test", data=data, workers=workers)
 
+    def on(self, device: DeviceName | Device) -> Run:
+        """The same run with its weights and data on a device, where `predict`, `generate` and attacks then compute."""
+        chosen = device if isinstance(device, Device) else choose_device(device)
+        params, last = to_device((self.params, self.last), chosen)
+        model, data = self.family.place(self.model, self.data, chosen)
+        return replace(self, model=model, params=params, last=last, data=data)
+
     def predict(self, given: Any, *, workers: int | None = None) -> Array:
         """Class probabilities (N, C) of sequences ``(N, T, I)``, or of a list of texts."""
         self.expect_finite(self.params)
@@ -114,24 +125,30 @@ class Run:
             raise TrainingError(f"{self.path or 'the run'} has weights that are not finite ({', '.join(bad)})")
 
 
-def load(run: str | Path, data: Any = None) -> Run:
-    """A run from its folder, at its newest sound checkpoint; raises RunError for texts that are not the run's own."""
+def load(run: str | Path, data: Any = None, *, model: Any = None) -> Run:
+    """A run from its folder, at its newest sound checkpoint; raises RunError for texts that are not the run's own.
+
+    ``model`` is for a run with a model of one's own that is not registered (`minadv.register`): no run holds it.
+    """
     path = Path(run)
     config = read_config(path)
     family, recipe = of_kind(kind_of(config), path), build_recipe(config["recipe"])
-    expect_loadable(build(config["model"], "model"), recipe, config["dtype"])
-    state = folder.restore(path, blank(config), recipe)
+    model = given_or_built(config["model"], model, "model", path)
+    expect_loadable(model, recipe, config["dtype"])
+    state = folder.restore(path, blank(config, model), recipe)
     if data is not None:
         family.expect_data(config, data, str(path))
     records = folder.records(path, state.step, family.metrics)
-    return opened(build_model(config), state, recipe, config, records, path, data)
+    return opened(model, state, recipe, config, records, path, data)
 
 
 def open_run(run: str | Path, data_dir: str | None = None) -> Run:
     """A run with its data, found where the run found them, or in ``data_dir``."""
     config = read_config(Path(run))
     of_kind(kind_of(config), run)
-    return load(run, open_data(moved(config, data_dir), run))
+    with doing("loading the data"):
+        data = open_data(moved(config, data_dir), run)
+    return load(run, data)
 
 
 def opened(
@@ -150,9 +167,9 @@ def opened(
     return replace(run, model=run.family.complete(model, run.vocabulary)) if has_words else run
 
 
-def blank(config: dict[str, Any]) -> Blank:
+def blank(config: dict[str, Any], model: Any = None) -> Blank:
     """What a run's state looks like, for reading its checkpoints."""
-    model = build(config["model"], "model")
+    model = given_or_built(config["model"], None, "model", "the run") if model is None else model
     params = model.init(np.random.default_rng(0), dtype=config["dtype"])
     carry = of_kind(kind_of(config)).carry(model, config)
     if "memory" in config:

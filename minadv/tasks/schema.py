@@ -16,7 +16,7 @@ from minadv.base.numbers import Few, Seed, Size
 from minadv.base.schema import expect_type, hints
 from minadv.data.vocabulary import Vocabulary
 from minadv.regularizers import Regularizer
-from minadv.tasks.config import build, build_recipe, with_search
+from minadv.tasks.config import Own, build, build_recipe, with_search
 from minadv.tasks.family import Family, of_kind, of_model
 from minadv.training.runs import folder
 from minadv.training.runs.folder import CONFIG, RunError, kind_of
@@ -35,7 +35,9 @@ class Perhaps(TypedDict, total=False):
     regularizer: dict[str, Any]
     workers: Few
     ranks: Size
+    tf32: bool
     memory: Remembers
+    before: list[str]  # SHA-256 of configurations that this one has replaced
 
 
 class Common(Perhaps):
@@ -74,10 +76,12 @@ def expect_config(family: Family, config: dict[str, Any]) -> None:
         for table, name in ((config, family.begins_with), (about, f"about.{family.begins_with}")):
             expect_type(name, table.get(family.begins_with), str | None)
     model = build(config["model"], "model")
-    if not (hasattr(model, "init") and hasattr(model, "body")) or of_model(model) is not family:
+    if isinstance(model, Own):
+        model = None  # its maker has it
+    elif not (hasattr(model, "init") and hasattr(model, "body")) or of_model(model) is not family:
         raise ValueError(f"model is a {type(model).__name__}, expected one for a run of the kind {family.kind!r}")
     regularizer = build(config.get("regularizer"), "regularizer")
-    if "regularizer" in config and not isinstance(regularizer, Regularizer):
+    if "regularizer" in config and not isinstance(regularizer, Regularizer | Own):
         raise ValueError(f"regularizer is a {type(regularizer).__name__}, expected a regularizer")
     recipe = build_recipe(config["recipe"])
     if recipe.monitor not in family.metrics:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -19,22 +19,20 @@ import numpy as np
 
 from minadv.backend import same_place
 from minadv.base.errors import NotFiniteError
-from minadv.base.numbers import Many, Steps, ZeroOrMore
-from minadv.base.schema import expect_fields
 from minadv.base.trees import tree_map
 from minadv.training import watch
-from minadv.training.clip import Clip
-from minadv.training.ema import EMA
+from minadv.training.divergence import Losses
 from minadv.training.finite import TrainingError as TrainingError
-from minadv.training.finite import expect_finite, not_finite
+from minadv.training.finite import not_finite
 from minadv.training.interrupts import CtrlC
 from minadv.training.memory import handed, kept
-from minadv.training.optimizers import ASGD, Adam, Optimizer
+from minadv.training.optimizers import ASGD, Optimizer
 from minadv.training.parallel.workers import OneWorker, Workers
 from minadv.training.progress import Progress
+from minadv.training.recipe import Recipe as Recipe
 from minadv.training.runs import checkpoints, log
-from minadv.training.schedules import Constant, Schedule
 from minadv.training.task import Task
+from minadv.training.update import updated
 
 LOG = "log.jsonl"
 
@@ -43,32 +41,8 @@ class Interrupted(Exception):
     """Training was interrupted from the keyboard; the message says at which step, and where that is saved."""
 
 
-@dataclass(frozen=True)
-class Recipe:
-    """How to train, whatever the task. Counts are in steps unless a comment says otherwise.
-
-    The learning rate is multiplied by ``lr_schedule``, a function of the epoch, and by ``step_schedule``, one of the
-    step's number.
-    """
-
-    steps: Steps
-    optimizer: Optimizer = field(default_factory=lambda: Adam(1e-3))
-    clip: Clip | None = field(default_factory=lambda: Clip(1.0))
-    lr_schedule: Schedule = field(default_factory=Constant)
-    step_schedule: Schedule = field(default_factory=Constant)
-    weight: ZeroOrMore = 1.0  # of the regularizer
-    weight_schedule: Schedule = field(default_factory=Constant)
-    ema: EMA | None = None  # evaluate with averaged weights
-    eval_every: Steps | None = None  # default: an epoch
-    eval_first: bool = False  # also before the first step, for weights that are good already
-    checkpoint_every: Steps | None = None  # default: as often as evaluations
-    keep: Many = 3  # checkpoints
-    monitor: str = "error"  # the validation metric that chooses the best weights
-    patience: Many | None = None  # stop after this many evaluations that are no better than the best
-    watch_adversary: Many | None = None  # log the strength of AdD's search at every so many evaluations
-
-    def __post_init__(self) -> None:
-        expect_fields(self)
+class Stop(Exception):
+    """A callback raises it to end the training after this step, which is evaluated and saved as a last one is."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +58,12 @@ class State:
     best_score: float
     best_step: int
     stale: int  # evaluations since the best
-    tally: tuple[float, float, int]  # sums of NLL and regularizer since the last evaluation, and their number
+    tally: tuple[float, float, int, int]  # since the last evaluation: sums of NLL and regularizer, steps, zero maps
+
+
+def read_state(saved: Path, like: State) -> State:
+    """The state of a checkpoint, on the host; those of earlier versions counted no zero maps."""
+    return checkpoints.load(saved, like, absent={"tally.3": 0})[0]
 
 
 class Begins(Protocol):
@@ -100,7 +79,7 @@ def start(task: Begins, recipe: Recipe) -> State:
     params = task.init()
     optimizer: Optimizer = recipe.optimizer
     ema = None if recipe.ema is None else recipe.ema.init(params)
-    return State(0, params, optimizer.init(params), ema, task.first_carry(), params, math.inf, 0, 0, (0.0, 0.0, 0))
+    return State(0, params, optimizer.init(params), ema, task.first_carry(), params, math.inf, 0, 0, (0.0, 0.0, 0, 0))
 
 
 def advance(task: Task, recipe: Recipe, state: State, workers: Workers) -> tuple[State, dict[str, float]]:
@@ -114,18 +93,12 @@ def advance(task: Task, recipe: Recipe, state: State, workers: Workers) -> tuple
             done = workers.step(state.params, state.step, weight=weight, carry=carry)
         except NotFiniteError as error:
             raise TrainingError(f"{error.args[0]} (at step {state.step})") from error
-        nll, value, grads = done.nll, done.value, done.grads
-        expect_finite(state.step, "the gradient", grads)
-        if recipe.clip is not None:
-            whole, (grads, norm) = grads, recipe.clip(grads)
-            if norm is not None and not math.isfinite(float(norm)):
-                raise not_finite(state.step, "the norm of the gradient", whole, "entries")
-        if not math.isfinite(nll + value):
-            raise not_finite(state.step, "the loss", state.params, "weights")
-        params, optimizer = recipe.optimizer.step(state.params, grads, state.optimizer, lr_scale=rate)
-        expect_finite(state.step, "the update", {"params": params, "optimizer": optimizer})
+        nll, value = done.nll, done.value
+        given = (recipe.clip, recipe.optimizer, state.params, done.grads, state.optimizer)
+        params, optimizer = updated(*given, step=state.step, loss=nll + value, rate=rate)
     ema = state.ema if recipe.ema is None else recipe.ema.update(state.ema, params)
-    sums = (state.tally[0] + nll, state.tally[1] + value, state.tally[2] + 1)
+    nlls, values, n, zero = state.tally
+    sums = (nlls + nll, values + value, n + 1, zero + done.zero_maps)
     carry = kept(state.carry, done.carry)
     new = replace(state, step=state.step + 1, params=params, optimizer=optimizer, ema=ema, carry=carry, tally=sums)
     return new, {"loss": nll, "regularizer": value}
@@ -144,7 +117,7 @@ def evaluation(task: Task, recipe: Recipe, state: State, workers: Workers) -> tu
     optimizer = state.optimizer
     if isinstance(recipe.optimizer, ASGD):
         optimizer = recipe.optimizer.observe(optimizer, float(metrics["loss"]))
-    nll, value, n = state.tally
+    nll, value, n, zero = state.tally
     record = {
         "kind": "evaluation",
         "step": state.step,
@@ -152,6 +125,7 @@ def evaluation(task: Task, recipe: Recipe, state: State, workers: Workers) -> tu
         "time": log.now(),
         "train_loss": nll / n if n else None,
         "regularizer": value / n if n else None,
+        "zero_maps": zero,
         **{f"valid_{name}": value for name, value in metrics.items()},
     }
     new = replace(
@@ -161,7 +135,7 @@ def evaluation(task: Task, recipe: Recipe, state: State, workers: Workers) -> tu
         best_score=score if better else state.best_score,
         best_step=state.step if better else state.best_step,
         stale=0 if better else state.stale + 1,
-        tally=(0.0, 0.0, 0),
+        tally=(0.0, 0.0, 0, 0),
     )
     return new, record
 
@@ -183,16 +157,21 @@ def train(
     title: str = "",
     progress: bool = True,
     on_evaluation: Callable[[dict[str, Any]], None] | None = None,
+    on_step: Callable[[dict[str, Any]], None] | None = None,
+    on_checkpoint: Callable[[Path], None] | None = None,
     on_step_time: Callable[[float, int], None] | None = None,
+    on_weights: Callable[[int, Any], None] | None = None,
     workers: Workers | None = None,
     resumed: log.Record | None = None,
 ) -> tuple[State, list[dict[str, Any]]]:
     """Train to the end, from the newest checkpoint of ``run`` if it has one; returns the last state and the records.
 
     Without ``run`` nothing is written; ``progress=False`` shows no bar; ``workers`` computes the steps (default: this
-    process alone); of several processes that run this loop, its chief evaluates, writes and calls ``on_evaluation``,
-    and once, after the second step, ``on_step_time`` with its seconds and the number of steps left: the first step also
-    loads and compiles.
+    process alone); of several processes that run this loop, its chief evaluates, writes and calls back:
+    ``on_step`` with step, epoch, loss and regularizer, ``on_evaluation`` with the record, ``on_checkpoint`` with the
+    file, and once, after the second step, ``on_step_time`` with its seconds and the number of steps left: the first
+    step also loads and compiles; ``on_weights`` with the step and the weights of each evaluation, which it must not
+    change. The first two may raise `Stop`.
     ``resumed``, the record of a run that goes on, is logged with the step unless there is nothing left to do.
     Raises TrainingError where a number is not finite, Interrupted on Ctrl-C, after saving.
     """
@@ -203,8 +182,7 @@ def train(
     records: list[dict[str, Any]] = []
     saved = workers.agree(lambda: checkpoints.latest(run) if run is not None else None)
     if saved is not None and run is not None:
-        restored, _ = checkpoints.load(saved, like=state)
-        state = _to_place_of(restored, state)
+        state = _to_place_of(read_state(saved, state), state)
     if run is not None:
         kept = workers.agree(lambda: log.rewind(run / LOG, state.step))
         records = log.expect_evaluations(run / LOG, kept, (recipe.monitor,))
@@ -214,11 +192,21 @@ def train(
     eval_every = recipe.eval_every or task.per_epoch
     save_every = recipe.checkpoint_every or eval_every
 
-    def tell(record: dict[str, Any]) -> None:
+    losses = Losses(records)
+
+    def ask(callback: Callable[[dict[str, Any]], None] | None, record: dict[str, Any]) -> bool:
+        """Whether the chief's callback ends the training; all processes are told."""
+        return callback is not None and workers.agree(partial(_stops, callback, record))
+
+    def tell(record: dict[str, Any]) -> bool:
         if out is not None:
             log.append(out / LOG, record)
-        if workers.chief and on_evaluation is not None:
-            on_evaluation(record)
+        if workers.chief:
+            losses.warn(recipe, record)
+        stops = ask(on_evaluation, record)
+        if workers.chief and on_weights is not None:
+            on_weights(record["step"], weights(recipe, state))
+        return stops
 
     try:
         each = task.units_per_step
@@ -237,7 +225,9 @@ def train(
                 new, shown = advance(task, recipe, state, workers)
                 if state.step == second and workers.chief and on_step_time is not None:
                     on_step_time(time.perf_counter() - began, recipe.steps - new.step)
-                last = new.step == recipe.steps
+                losses.add(new.step, shown["loss"])
+                stopped = ask(on_step, {"step": new.step, "epoch": new.step / task.per_epoch, **shown})
+                last = stopped or new.step == recipe.steps
                 if new.step % eval_every == 0 or last:
                     new, record = evaluation(task, recipe, new, workers)
                     if recipe.watch_adversary and (len(records) + 1) % recipe.watch_adversary == 0:
@@ -247,20 +237,35 @@ def train(
                     shown = {**shown, **_told(recipe.monitor, record)}
                     records.append(record)
                     state = new  # an interrupt from here on saves the state with its evaluation
-                    tell(record)
+                    stopped = tell(record) or stopped
                 state = new
                 bar.advance(each, **shown)
-                if out is not None and (state.step % save_every == 0 or last or _exhausted(recipe, state)):
-                    checkpoints.save(out, state.step, state, {"monitor": recipe.monitor}, keep=recipe.keep)
+                last = last or stopped or _exhausted(recipe, state)
+                if out is not None and (last or state.step % save_every == 0):
+                    saved = checkpoints.save(out, state.step, state, {"monitor": recipe.monitor}, keep=recipe.keep)
+                    if on_checkpoint is not None:
+                        on_checkpoint(saved)
+                if stopped:
+                    break
     except TrainingError as error:
         good = checkpoints.latest(run) if run is not None else None
-        raise type(error)(f"{error}; the last good checkpoint is {good or 'none'}") from error
+        raise type(error)(
+            f"{losses.said(recipe, state.params)}{error}; the last good checkpoint is {good or 'none'}"
+        ) from error
     except KeyboardInterrupt:
         if run is None:
             raise
         workers.agree(lambda: checkpoints.save(run, state.step, state, {"monitor": recipe.monitor}, keep=recipe.keep))
         raise Interrupted(f"stopped at step {state.step} and saved in {run}") from None
     return state, records
+
+
+def _stops(callback: Callable[[dict[str, Any]], None], record: dict[str, Any]) -> bool:
+    try:
+        callback(record)
+    except Stop:
+        return True
+    return False
 
 
 def _told(monitor: str, record: dict[str, Any]) -> dict[str, float]:

@@ -30,7 +30,7 @@ def test_plain_trains_every_task(name: str, tmp_path: Path, says: Any) -> None:
     for engine in ("plain", "fast"):
         says(verb, task, *options, *SHORT, "--engine", engine, "--out", tmp_path / engine)
     plain, fast = (minadv.load(tmp_path / engine) for engine in ("plain", "fast"))
-    assert (plain.model.engine, fast.model.engine) == ("plain", "fast-2")
+    assert (plain.model.engine, fast.model.engine) == ("plain", "fast-3")
     assert_close(plain.last, fast.last, 1e-9)
     header = log.read(tmp_path / "plain" / "log.jsonl")[0]
     assert header["engine"] == "the readable cells by NumPy, as was asked for"

@@ -189,7 +189,9 @@ def test_options_in_vain(options: str, says: str, folder: Path, tmp_path: Path, 
 
 def test_a_task_that_is_none(fails: Any) -> None:
     line = fails("train", "foo")
-    assert line.startswith("minadv: train: 'foo' is not a task, expected one of digits, smnist, pmnist, fashion, ")
+    assert line.startswith(
+        "minadv: train: 'foo' is no task and no folder, expected a folder of your own or one of digits, "
+    )
     assert "docstrings" in line and "wikitext2" in line
 
 
@@ -281,7 +283,7 @@ def test_a_run_made_in_python(tmp_path: Path, fails: Any) -> None:
 
 
 def test_no_gpu(folder: Path, tmp_path: Path, fails: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(device: str) -> Any:
+    def broken(device: str, **_: Any) -> Any:
         raise BackendError(f'device="{device}" was asked for but CuPy does not work here')
 
     monkeypatch.setattr(training, "choose_device", broken)

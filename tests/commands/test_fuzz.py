@@ -74,6 +74,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: Any) -> Path:
     (tmp_path / "nul.txt").write_bytes(b"the rain\0came\n")
     (tmp_path / "binary").write_bytes(random.Random(0).randbytes(500))
     (tmp_path / "empty").write_bytes(b"")
+    (tmp_path / "table.csv").write_text("text,label\n" + "it is good,a\nit is bad,b\n" * 6)
+    np.savez(tmp_path / "arrays.npz", x=np.arange(72.0).reshape(12, 3, 2), y=np.arange(12) % 2)
     return tmp_path
 
 
@@ -83,6 +85,9 @@ BASES = [
     f"train text --data-dir data/texts --embed 3 --relu 3 --min-count 1 --delta 0.5 --batch 2 {TINY} --out OUT",
     f"train lm --data-dir data/words --embed 4 --delta 0.5 --batch 2 --bptt 3 {TINY} --out OUT",
     f"pretrain data/texts --embed 3 --window 3 --candidates 2 --min-count 1 --batch 2 {TINY} --out OUT",
+    f"train table.csv --embed 3 --relu 3 --delta 0.5 {TINY} --out OUT",
+    f"train ./arrays.npz --delta 0.5 {TINY} --out OUT",
+    f"train data/words --delta 0.5 {TINY} --out OUT",
     "finetune language --data-dir data/words --epochs 0.1 --device cpu --workers 1 --out OUT",
     "eval images",
     "eval text --data-dir data/texts",
@@ -109,6 +114,8 @@ PATHS = (
     "text",
     "language",
     "images.npy",
+    "table.csv",
+    "arrays.npz",
     ".",
     "",
 )

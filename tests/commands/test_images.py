@@ -18,6 +18,7 @@ from minadv.masks import SCALES
 from minadv.searches import SEARCHES
 from minadv.tasks import attack
 from minadv.tasks.family import of_task
+from minadv.tasks.run import open_run
 from minadv.training.parallel import choose
 from minadv.training.runs import checkpoints, log
 from minadv.training.runs import folder as folders
@@ -32,9 +33,10 @@ TINY = [*PLAIN, "--delta", "0.25"]
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory, device: Any) -> Path:
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run on the CPU, which the commands answer alike on every backend; those on a GPU are in test_devices.py."""
     run = tmp_path_factory.mktemp("digits") / "run"
-    assert main([*TINY, "--epochs", "4", "--lr", "0.02", "--device", device.name, "--out", str(run)]) == 0
+    assert main([*TINY, "--epochs", "4", "--lr", "0.02", "--device", "cpu", "--out", str(run)]) == 0
     return run
 
 
@@ -71,6 +73,8 @@ def test_every_method(method: str, cell: str, tmp_path: Path, says: Any, device:
         *(TINY if method == "add" else PLAIN),
         *options,
         "--permuted",
+        "--pool",
+        2,
         "--no-track",
         "--dtype",
         "float64",
@@ -233,9 +237,16 @@ def test_show(epochs: int, trained: Path, says: Any, tmp_path: Path) -> None:
         trained = tmp_path / "run"
         says(*PLAIN, "--method", "none", "--epochs", 1, "--out", trained)
     out = tmp_path / "figures"
-    paths = [Path(line) for line in says("show", trained, "--out", out, "--examples", 30)]
-    assert paths == [out / "curves.png", out / "influence.png", out / "masks.png"]
-    assert sorted(out.iterdir()) == paths
+    lines = says("show", trained, "--out", out, "--examples", 30)
+    paths = [Path(line) for line in lines[:4]]
+    assert paths == [out / f"{name}.png" for name in ("curves", "influence", "masks", "confusion")]
+    assert sorted(out.iterdir()) == sorted(paths)
+    head, *rows = lines[5:]
+    assert head.split("  ")[0] == "class"
+    assert [row.split()[0] for row in rows] == list("0123456789")
+    run = open_run(trained)
+    wrong = sum(int(row.split()[-2]) for row in rows)
+    assert 100 * wrong / len(run.data.test) == pytest.approx(run.test()["error"])
     for path in paths:
         assert path.read_bytes().startswith(b"\x89PNG")
         assert path.stat().st_size > 5000
@@ -244,9 +255,9 @@ def test_show(epochs: int, trained: Path, says: Any, tmp_path: Path) -> None:
 def test_show_every_layer(says: Any, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     says(*TINY, "--layers", 2, "--train-steps", 1, "--out", tmp_path / "run")
-    paths = [Path(line).name for line in says("show", tmp_path / "run", "--examples", 20)]
+    paths = [Path(line).name for line in says("show", tmp_path / "run", "--examples", 20) if line.endswith(".png")]
     layers = [f"{name}-layer{n}.png" for name in ("influence", "masks") for n in range(2)]
-    assert paths == ["curves.png", *layers]
+    assert paths == ["curves.png", *layers, "confusion.png"]
 
 
 def test_a_run_without_an_evaluation(says: Any, tmp_path: Path) -> None:
@@ -260,7 +271,8 @@ def test_a_run_without_an_evaluation(says: Any, tmp_path: Path) -> None:
         found = minadv.load(run)
     np.testing.assert_array_equal(found.params.V, found.last.V)
     assert says("eval", run) == says("eval", run, "--last")
-    assert says("show", run, "--examples", 5) == [str(run / "influence.png")]  # there is no curve yet
+    drawn = [line for line in says("show", run, "--examples", 5) if line.endswith(".png")]
+    assert drawn == [str(run / f"{name}.png") for name in ("influence", "confusion")]  # there is no curve yet
 
 
 def test_data(says: Any, tmp_path: Path) -> None:
@@ -316,7 +328,7 @@ def test_help_is_grouped(capsys: Any) -> None:
     parser = command("train")
     groups = {group.title: [a.option_strings for a in group._group_actions] for group in parser._action_groups}
     assert list(groups)[2:] == ["the run", "data", "model", "method", "optimisation"]
-    assert groups["options"] == [["-h", "--help"]]
+    assert groups["options"] == [["-h", "--help"], ["--help-all"]]
     assert main([]) == 0
     shown = capsys.readouterr().out
     assert all(re.search(rf"^    {name} ", shown, re.MULTILINE) for name in COMMANDS)

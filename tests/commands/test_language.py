@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +29,10 @@ SMALL = [*PLAIN, "--init", "flip"]
 TINY = ["train", "lm", *SMALL, "--delta", "0.5", "0.4"]
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="module")  # before any run of this file is trained
 def once(device: Any) -> None:
     if device.name == "gpu":
-        pytest.skip("language models on CuPy: tests/training/test_language.py")
+        pytest.skip("language models on CuPy: tests/commands/test_devices.py")
 
 
 @pytest.fixture(scope="module")
@@ -232,7 +233,7 @@ def test_masks_on_one_layer(method: str, text: Path, tmp_path: Path, says: Any) 
     """Of training, of an attack and of the figures: the run's own layers, unless it is said otherwise."""
     run = tmp_path / "run"
     budget = ["--budget", 2] if method == "add" else []
-    options = ["--method", method, "--layers", 1, "--train-steps", 2, "--data-dir", text, "--out", run]
+    options = ["--method", method, "--masked-layers", 1, "--train-steps", 2, "--data-dir", text, "--out", run]
     says("train", "lm", *PLAIN, *budget, *options)
     assert load(run).config["regularizer"]["sites"] == ["layer1"]
     own = 2 if method == "add" else 1
@@ -244,7 +245,7 @@ def test_masks_on_one_layer(method: str, text: Path, tmp_path: Path, says: Any) 
 
 def test_a_budget_of_0_leaves_a_layer_out(text: Path, tmp_path: Path, says: Any) -> None:
     run = tmp_path / "run"
-    options = ["--hidden", 6, 4, 5, "--layers", 2, 0, "--budget", 0, 3, "--train-steps", 2]
+    options = ["--hidden", 6, 4, 5, "--masked-layers", 2, 0, "--budget", 0, 3, "--train-steps", 2]
     says("train", "lm", *SMALL[3:], *options, "--data-dir", text, "--out", run)
     found = load(run).config["regularizer"]
     assert (found["sites"], found["budgets"]) == (["layer2"], {"layer2": 3})
@@ -261,6 +262,30 @@ def test_show(trained: Path, says: Any, tmp_path: Path) -> None:
     for path in paths:
         assert path.read_bytes().startswith(b"\x89PNG")
         assert path.stat().st_size > 5000
+
+
+def test_it_writes_while_it_learns(text: Path, tmp_path: Path, capsys: Any) -> None:
+    """Words at each evaluation, those that generate gives, and the run is the same to the bit without them."""
+    ends, said = {}, {}
+    for words in (5, 0):
+        run = tmp_path / f"run{words}"
+        options = ["--train-steps", 9, "--eval-every", 3, "--sample", words, "--seed", 4, "--data-dir", text]
+        assert main(list(map(str, [*TINY, *options, "--out", run]))) == 0
+        found = capsys.readouterr().err.splitlines()
+        said[words] = [line.removeprefix("it writes: ") for line in found if line.startswith("it writes: ")]
+        ends[words] = checkpoints.load(checkpoints.latest(run) or "")[0]
+    assert [len(line.split()) for line in said[5]] == [5, 5, 5]
+    assert said[0] == []
+    run = load(tmp_path / "run5")
+    assert said[5][-1] == " ".join(replace(run, params=run.last).generate(5, seed=4))
+    assert said[5][0] != said[5][-1]  # the random numbers are the same, the weights are not
+    assert ends[5].keys() == ends[0].keys()
+    assert all(np.array_equal(ends[5][name], ends[0][name]) for name in ends[5])
+    numbers = [
+        [{**r, "time": 0} for r in log.read(tmp_path / f"run{words}" / "log.jsonl") if r["kind"] == "evaluation"]
+        for words in (5, 0)
+    ]
+    assert numbers[0] == numbers[1]
 
 
 def deadly(arguments: list[Any], call: str, n: int) -> int:
@@ -293,9 +318,9 @@ def test_killed_and_resumed(text: Path, tmp_path: Path, says: Any) -> None:
         ("--budget 2 2 2", "budget has 3 values, expected 1, or 2, one for each layer"),
         ("--delta 0.5 --budget 2", "delta is 0.5 and budget is 2: give one of the two"),
         ("--budget 0 0", "budget is 0 0, which leaves no layer to mask: expected one that is not 0"),
-        ("--layers 1 --budget 2 2", "budget has 2 values, expected 1"),
-        ("--layers 0 2", "layers is 0 2, expected different numbers from 0 to 1"),
-        ("--layers 1 1", "layers is 1 1, expected different numbers from 0 to 1"),
+        ("--masked-layers 1 --budget 2 2", "budget has 2 values, expected 1"),
+        ("--masked-layers 0 2", "masked-layers is 0 2, expected different numbers from 0 to 1"),
+        ("--masked-layers 1 1", "masked-layers is 1 1, expected different numbers from 0 to 1"),
         ("--delta 0.01", "delta is 0.01, which allows no flip among H = 6 units"),
         ("--delta 1.5", "delta is 1.5, expected a share of the units from 0 to 1"),
         ("--hidden 6 5 --embed 4", "the last layer has 5 units and n_embed is 4: tied weights need the two equal"),
@@ -333,7 +358,7 @@ def test_bad_texts(tmp_path: Path, fails: Any) -> None:
     out = tmp_path / "run"
     options = [*TINY, "--train-steps", 2, "--out", out, "--data-dir"]
     strange = write_corpus(tmp_path / "a", train="a b\nb a\n", valid="a c\n")
-    line = fails(*options, strange)
+    line = fails(*options, strange, "--min-count", 1)
     assert f"{strange}/valid.txt, line 1: 'c' is not among the 3 words of the training text" in line
     assert "no <unk> to stand for it: write <unk> for rare words there, or set min_count (--min-count) to 2" in line
     for part in ("train", "valid", "test"):
@@ -391,7 +416,8 @@ def test_mostly_unknown_words(tmp_path: Path, capsys: Any) -> None:
 
 def test_an_unknown_word_without_unk(tmp_path: Path, says: Any, fails: Any) -> None:
     folder = write_corpus(tmp_path / "text", train="a b c\n" * 20, valid="a b\n", test="c a\n")
-    says(*TINY, "--train-steps", 2, "--data-dir", folder, "--out", tmp_path / "run")
+    options = [*TINY, "--min-count", 1, "--train-steps", 2, "--data-dir", folder]
+    says(*options, "--out", tmp_path / "run")
     line = fails("generate", tmp_path / "run", "--prompt", "a z")
     assert line.startswith("minadv: the prompt: 'z' is not among the 4 words of the training text")
 
@@ -399,7 +425,7 @@ def test_an_unknown_word_without_unk(tmp_path: Path, says: Any, fails: Any) -> N
 def test_help_is_complete(capsys: Any) -> None:
     for task in ("lm", "ptb", "wikitext2"):
         with pytest.raises(SystemExit) as stopped:
-            main(["train", task, "--help"])
+            main(["train", task, "--help-all"])
         assert stopped.value.code == 0
         text = capsys.readouterr().out
         assert "(default: None)" not in text

@@ -18,7 +18,7 @@ from minadv.commands import train
 from minadv.data.texts import reviews
 from minadv.models.text import TextClassifier
 from minadv.tasks.methods import ADVERSARIAL, regularizer
-from minadv.tasks.run import load
+from minadv.tasks.run import load, open_run
 from minadv.tasks.text.family import FAMILY
 from minadv.training.runs import checkpoints, log
 from tests.support import commands
@@ -42,10 +42,10 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Any:
         yield
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="module")  # before any run of this file is trained
 def host(device: Any) -> None:
     if device.name == "gpu":
-        pytest.skip("the tasks of texts on CuPy: test_text_task.py")
+        pytest.skip("texts on CuPy: tests/commands/test_devices.py")
 
 
 def write(folder: Path, *, seed: int = 0) -> Path:
@@ -354,10 +354,15 @@ def test_attack(trained: Path, says: Any) -> None:
 def test_show(trained: Path, lm: Path, says: Any, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     out = tmp_path / "figures"
-    paths = [Path(line) for line in says("show", trained, "--out", out, "--examples", 8)]
-    assert paths == [out / "curves.png", out / "influence.png"]
+    lines = says("show", trained, "--out", out, "--examples", 8)
+    paths = [Path(line) for line in lines[:3]]
+    assert paths == [out / "curves.png", out / "influence.png", out / "confusion.png"]
+    run = open_run(trained)
+    assert [line.split()[0] for line in lines[5:]] == list(run.classes)
+    wrong = sum(int(line.split()[-2]) for line in lines[5:])
+    assert 100 * wrong / len(run.data.test) == pytest.approx(run.test()["error"])
     paths += [Path(line) for line in says("show", lm, "--out", out / "lm")]
-    assert paths[2:] == [out / "lm" / "curves.png"]
+    assert paths[3:] == [out / "lm" / "curves.png"]
     for path in paths:
         assert path.read_bytes().startswith(b"\x89PNG")
         assert path.stat().st_size > 5000
@@ -514,7 +519,7 @@ def test_runs_that_are_not_for_it(lm: Path, trained: Path, texts: Path, tmp_path
     lines(b"good\n\xff\xfe bad\n")
     assert fails("predict", trained) == "minadv: line 2 of standard input is not UTF-8: byte 0xff at offset 0"
     lines(b"good\n\nbad\n")
-    assert fails("predict", trained) == "minadv: line 2 of standard input is empty, expected a text a line"
+    assert main(["predict", str(trained)]) == 0  # an empty line has its place among the answers
     assert "argument --units: '0' is not a positive whole number" in fails("predict", trained, "--units", 0)
     assert "--units is 3 without --explain, which it belongs to" in fails("predict", trained, "--units", 3)
     assert "No such file" in fails("predict", trained, tmp_path / "none.txt")
@@ -525,6 +530,35 @@ def test_a_configuration_from_elsewhere(trained: Path, tmp_path: Path, fails: An
     content["config"]["kind"] = "sorcery"
     (tmp_path / "config.json").write_bytes(seal(content))
     assert "is a run of the kind 'sorcery', which this version of minadv does not know" in fails("eval", tmp_path)
+
+
+def test_empty_lines_are_marked(trained: Path, says: Any, lines: Any) -> None:
+    lines(b"it is good\n\n \nit is bad\n")
+    first, *empty, last = says("predict", trained)
+    assert empty == ["(empty)\t"] * 2
+    lines(b"it is good\nit is bad\n")
+    assert says("predict", trained) == [first, last]
+    lines(b"\n")
+    assert says("predict", trained, "--explain") == ["(empty)\t"]
+
+
+def test_a_terminal_is_answered_line_by_line(trained: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+        def __iter__(self) -> Any:
+            for line in ("it is good\n", "\n"):
+                said.append(capsys.readouterr().out)  # what was answered before this line was read
+                yield line
+
+    monkeypatch.setattr("sys.stdin", Terminal())
+    assert main(["predict", str(trained)]) == 0
+    assert said[0] == ""
+    assert re.fullmatch(r"(good|bad)\t[\d.]+\n", said[1])
+    assert capsys.readouterr().out == "(empty)\t\n"
 
 
 @pytest.mark.parametrize("task", list(FAMILY.presets))

@@ -11,13 +11,14 @@ from minadv import regularizers as reg
 from minadv.models import Classifier, LanguageModel, TextClassifier, TextLM
 from minadv.searches import Exact, Greedy, Memory, Random, Relax, Reselect
 from minadv.tasks import config
-from minadv.tasks.config import KINDS, ConfigError, build, describe, register
+from minadv.tasks.config import KINDS, ConfigError, Own, build, describe, register
 from minadv.training.clip import Clip
 from minadv.training.ema import EMA
 from minadv.training.optimizers import ASGD, SGD, Adam, RMSProp
 from minadv.training.schedules import Constant, ExponentialDecay, RampDown, RampUp
 
 RECORDS = [
+    Own("mine.Model"),
     Classifier(2, 6, 3, cell="gru", n_layers=2, readout="masked", steps="all", input_dropout=0.2),
     TextClassifier(9, 3, 4, truncate=5),
     TextLM(9, 3, 4, n_candidates=5),

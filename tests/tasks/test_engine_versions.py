@@ -17,12 +17,12 @@ from tests.support.problems import MODEL, sequences
 pytest.importorskip("safetensors")
 
 OLD = Path(__file__).parent / "old_runs"
-FIRST, NEWEST = "fast-1", "fast-2"
+FIRST, SECOND, NEWEST = "fast-1", "fast-2", "fast-3"
 RUN: dict[str, Any] = {"regularizer": VD(), "batch_size": 10, "optimizer": Adam(0.03), "steps": 3, "progress": False}
 
 
 def test_the_newest_is_what_fast_means() -> None:
-    assert [describe(engine=name).engine for name in ENGINES] == [NEWEST, "plain", FIRST, NEWEST]
+    assert [describe(engine=name).engine for name in ENGINES] == [NEWEST, "plain", FIRST, SECOND, NEWEST]
 
 
 @pytest.mark.parametrize("kind", ["stopped", "finished"])
@@ -38,7 +38,7 @@ def test_a_run_that_goes_on_is_resumed_with_its_own() -> None:
 
 
 @pytest.mark.parametrize("asked", [None, "fast"])
-@pytest.mark.parametrize("begun", [None, "fast", "plain", FIRST, NEWEST])
+@pytest.mark.parametrize("begun", [None, "fast", "plain", FIRST, SECOND, NEWEST])
 def test_fit_goes_on_with_what_the_run_has(begun: Any, asked: Any, tmp_path: Path) -> None:
     """Unless the readable cells began it and the fast engine is asked for: that is another run."""
     data, out = sequences(), tmp_path / "run"

@@ -10,17 +10,20 @@ import pytest
 from minadv.adversary import find_adversary
 from minadv.backend import to_host
 from minadv.base.streams import stream
+from minadv.base.trees import tree_map
 from minadv.data.images import Split
 from minadv.data.images.batches import Batches, take
 from minadv.layers import log_softmax
 from minadv.models.classifier import Batch, Classifier
 from minadv.regularizers import FD, VD, AdD, Plain
-from minadv.searches import Greedy, Random, Relax, Reselect
+from minadv.searches import Greedy, Memory, Random, Relax, Reselect
 from minadv.tasks.images.task import Classify, evaluate, mean_adversarial_mask
 from minadv.tasks.run import Run
 from minadv.training.ema import EMA
 from minadv.training.loop import Recipe, train
+from minadv.training.memory import handed
 from minadv.training.optimizers import Adam
+from minadv.training.parallel.workers import Part
 from tests.support.compare import assert_close, assert_same_bits
 from tests.support.networks import Watched
 from tests.support.problems import MODEL, sequences, task
@@ -142,3 +145,56 @@ def test_the_mean_adversarial_mask(put: Any, monkeypatch: pytest.MonkeyPatch) ->
     assert tracked["error"] == toy.evaluate(params, "valid")["error"]
     assert tracked == replace(toy, track={"budgets": 2, "search": Greedy(K=2)}).evaluate(params, "valid")
     assert 0.66 < np.mean(tracked["mean_mask"]["layer0"]) < 1
+
+
+def with_unlabelled(put: Any, regularizer: Any, n: int = 24) -> Classify:
+    """The toy task with further examples, whose labels are wrong: nobody may read them."""
+    toy = task(put, regularizer)
+    x = put(sequences().test.x[:n] + np.float32(0.1))
+    others = Split(x, put(np.full(n, 10**6)))
+    return replace(toy, data=replace(toy.data, unlabelled=others))
+
+
+@pytest.mark.parametrize("regularizer", [FD(p=0.3), AdD(delta=0.4), AdD(delta=0.4, search=Memory())])
+def test_a_step_with_unlabelled_examples_is_the_loss_that_is_documented(regularizer: Any, put: Any) -> None:
+    toy = with_unlabelled(put, regularizer)
+    params, step = toy.init(), 3
+    carry = handed(toy, toy.first_carry(), step)
+    both, _ = toy.term(params, step, weight=0.5, carry=carry)
+    assert len(both.value) == 20 and len(both.nll) == 10 and toy.units_per_step == 20
+    alone = []
+    for reading, likelihood in zip(toy.readings, (1.0, 0.0), strict=True):
+        rows = reading.batches.rows(step)
+        batch = Batch(*take(reading.split, rows))
+        more = {} if carry is None else {"memory": carry.of(reading.before + rows, like=batch.x)}
+        rng = stream(toy.seed, reading.masks, step)
+        alone.append(regularizer(MODEL, params, batch, rng=rng, weight=0.5 / 2, likelihood=likelihood, **more))
+    assert_close(both.value, np.concatenate([to_host(term.value) for term in alone]))
+    assert_close(both.grads, tree_map(lambda a, b: a + b, alone[0].grads, alone[1].grads))
+
+
+def test_what_is_remembered_of_unlabelled_examples_stands_behind_the_others(put: Any) -> None:
+    toy = with_unlabelled(put, AdD(delta=0.4, search=Memory()))
+    table = toy.first_carry()
+    assert table is not None and len(table.visits) == 60 + 24
+    ids = toy.ids(0)
+    assert (ids[:10] < 60).all() and (ids[10:] >= 60).all() and len(set(ids)) == 20
+    state, _ = train(toy, Recipe(steps=4, optimizer=Adam(1e-2)), progress=False)
+    assert state.carry.visits[:60].sum() == state.carry.visits[60:].sum() == 40
+
+
+@pytest.mark.parametrize("regularizer", [Plain(), VD(p=0.3)])
+def test_a_method_without_a_regularizer_reads_labelled_examples_only(regularizer: Any, put: Any) -> None:
+    toy = with_unlabelled(put, regularizer)
+    assert len(toy.readings) == 1
+    params = toy.init()
+    assert_same_bits(term(toy, params, 2).grads, term(task(put, regularizer), params, 2).grads)
+
+
+def test_workers_share_labelled_and_unlabelled_examples(put: Any) -> None:
+    toy = with_unlabelled(put, AdD(delta=0.4))
+    params = toy.init()
+    whole = term(toy, params, 5)
+    parts = [toy.term(params, 5, weight=0.5, carry=None, part=Part(k, 2))[0] for k in range(2)]
+    assert_close(tree_map(lambda a, b: a + b, parts[0].grads, parts[1].grads), whole.grads, tol=1e-6)
+    assert sum(len(part.value) for part in parts) == 20

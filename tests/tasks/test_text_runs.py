@@ -143,7 +143,7 @@ def test_a_run_comes_back_from_its_folder(tmp_path: Path) -> None:
     made = fit(out=tmp_path / "run", max_tokens=6, model=classifier(OF, truncate=4), eval_every=2)
     found = load(tmp_path / "run", OF)
     assert_same_bits((found.params, found.last), (made.params, made.last))
-    assert found.model == made.model == replace(classifier(OF, truncate=4), engine="fast-2")
+    assert found.model == made.model == replace(classifier(OF, truncate=4), engine="fast-3")
     np.testing.assert_array_equal(found.model.frequencies, OF.vocabulary.frequencies)
     assert found.vocabulary.fingerprint == OF.vocabulary.fingerprint
     assert (found.classes, found.records, found.step) == (("bad", "good"), made.records, 8)

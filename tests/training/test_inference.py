@@ -16,7 +16,7 @@ from minadv.base.machine import CORE_CACHE
 from minadv.fast import threads
 from minadv.tasks import fit as fitting
 from minadv.tasks.images import task as images
-from minadv.tasks.images.task import Reading, evaluate
+from minadv.tasks.images.task import Inference, evaluate
 from minadv.training.loop import Recipe
 from minadv.training.parallel import inference, workers
 from minadv.training.parallel.choose import choose_workers, start_workers
@@ -206,7 +206,7 @@ def test_worker_processes_read_between_steps(put: Any) -> None:
     with lend(by):
         assert toy.evaluate(params, "valid") == alone
         with pytest.raises(ValueError, match="labels"):
-            share(Reading(MODEL, params, toy.data.valid, 5, refuse))
+            share(Inference(MODEL, params, toy.data.valid, 5, refuse))
         assert toy.evaluate(params, "valid") == alone  # nothing of the failure is left
     assert by.step(params, 0, weight=0.0, carry=None).nll == step
     by.close()
@@ -229,11 +229,11 @@ def test_what_cannot_be_sent_is_read_here(put: Any, cores: Any, monkeypatch: pyt
     monkeypatch.setattr(inference, "WORTH_A_PROCESS", 0)
     monkeypatch.setattr(images, "_errors", lambda *given: (1.0, 0.0))  # a function without a name
     toy = task(put, dtype=np.float64)
-    assert not can_be_sent(Reading(MODEL, None, toy.data.valid, 5, images._errors))
+    assert not can_be_sent(Inference(MODEL, None, toy.data.valid, 5, images._errors))
     assert toy.evaluate(toy.init(), "valid") == {"loss": 3 / 21, "error": 0.0}
     monkeypatch.setattr(refuse, "__module__", "__main__")
     monkeypatch.setattr(sys.modules["__main__"], "refuse", refuse, raising=False)
-    assert not can_be_sent(Reading(MODEL, None, toy.data.valid, 5, refuse))
+    assert not can_be_sent(Inference(MODEL, None, toy.data.valid, 5, refuse))
 
 
 @pytest.mark.parametrize("workers", [1, 2, 5])

@@ -220,7 +220,7 @@ def test_ctrl_c(whole: Any, idx: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["train", "nothing"], "is not a task, expected one of"),
+        (["train", "nothing"], "is no task and no folder, expected a folder of your own or one of"),
         (["train", *SHORT.split(), "--batch", "1"], "2 ranks, expected at most 1, the examples of a batch"),
         (["doctor"], "mpiexec shares training only: start this command without it"),
     ],

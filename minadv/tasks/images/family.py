@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import zlib
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, TypedDict
 
 import numpy as np
 
-from minadv.backend import Array, Device, to_device, to_host
+from minadv.backend import Array, Device, same_place, to_device, to_host
 from minadv.base.checks import expect_shape
-from minadv.base.numbers import Size
-from minadv.base.trees import any_array
+from minadv.base.numbers import Decay, Share, Size
+from minadv.base.trees import any_array, tree_map
+from minadv.data.arrays import in_batches, in_parts
+from minadv.data.feed import Feed
 from minadv.data.images import Images, Split
 from minadv.data.images.batches import in_order, take
 from minadv.data.images.sequences import By, from_description
+from minadv.data.split import padded
 from minadv.layers import log_softmax
+from minadv.masks import few_flips
 from minadv.models.classifier import Batch, Classifier
 from minadv.regularizers import Regularizer
 from minadv.searches import Greedy
@@ -26,8 +30,11 @@ from minadv.tasks import methods
 from minadv.tasks import options as common
 from minadv.tasks.attack import Target, choose_budgets, right_answers, units_flipped
 from minadv.tasks.config import with_search
-from minadv.tasks.family import Family, Preset
-from minadv.tasks.images.task import Classify, Reading, evaluate, load_of
+from minadv.tasks.family import Family
+from minadv.tasks.images.feeding import ClassifyFed
+from minadv.tasks.images.presets import CHANGES, OPTIONS, PRESETS, SMALL, fitted
+from minadv.tasks.images.saying import baseline, summary
+from minadv.tasks.images.task import Classify, Inference, answers, evaluate, load_of
 from minadv.tasks.options import chosen
 from minadv.tasks.reports import error_report
 from minadv.training.clip import Clip
@@ -36,52 +43,33 @@ from minadv.training.optimizers import SGD, Adam, RMSProp
 from minadv.training.parallel.inference import share
 from minadv.training.schedules import RampDown, RampUp
 
-SMALL = {"permuted": False, "epochs": 40, "optimizer": "adam", "lr": 5e-3, "ramp_up": 10, "ramp_down": 10}
-PAPER = {"permuted": False, "epochs": 250, "optimizer": "rmsprop", "lr": 1e-3, "ramp_up": 50, "ramp_down": 50}
-"""``ramp_up`` and ``ramp_down`` are epochs of these ``epochs``; in longer or shorter runs they keep their share."""
 
-QUARTER, FIFTH = {"ramp_up": "a quarter of them"}, {"ramp_up": "a fifth of them"}
-PRESETS = {
-    "digits": Preset("scikit-learn's 8 x 8 digits, T = 64, no download", "digits", SMALL, QUARTER),
-    "smnist": Preset("MNIST in scanline order, T = 784 (the paper's)", "mnist", PAPER, FIFTH),
-    "pmnist": Preset("MNIST in one fixed random order (the paper's)", "mnist", PAPER | {"permuted": True}, FIFTH),
-    "fashion": Preset("Fashion-MNIST in scanline order", "fashion", PAPER, FIFTH),
-}
+class Scaled(TypedDict):
+    """The scaling of a user's own arrays."""
 
-OPTIONS = {
-    "the run": "out resume seed dtype device engine workers cuda-aware-mpi eval-every checkpoint-every patience "
-    "watch-adversary track",
-    "data": "data-dir rows pool permuted",
-    "model": "cell hidden layers readout remat",
-    "method": "method p delta adv-steps distance search stages reselect runner-up borrow swaps tries max-masks "
-    "rule scale weight ramp-up",
-    "optimisation": "epochs train-steps batch optimizer lr clip clip-how",
-}
-CHANGES: dict[str, dict[str, Any]] = {
-    "cell": {"default": "lstm"},
-    "hidden": {"default": 100},
-    "layers": {"default": 1},
-    "delta": {"default": 0.03},
-    "distance": {"help": "distance between the two predictions (default: js, skl for rdrop)"},
-    "rule": {"default": "strict"},
-    "scale": {"default": "none", "choices": ("none", "inverted", "kept")},
-    "search": {"choices": ("greedy", "reselect", "relax", "memory", "random", "exact")},
-    "weight": {"default": 1.0},
-    "batch": {"default": 100, "help": "sequences a step"},
-    "optimizer": {"choices": ("adam", "rmsprop", "sgd")},
-}
+    mean: list[float]
+    deviation: list[float]
 
 
 class Config(TypedDict, total=False):
     """What a configuration says of its data: the number of examples of each part, and their checksum."""
 
     data: dict[str, dict[str, int]]
+    classes: list[str]
+    scaling: Scaled
 
 
-class About(TypedDict):
+class Perhaps(TypedDict, total=False):
+    """What only configurations with a user's own data say."""
+
+    valid_share: Decay
+    test_share: Share
+
+
+class About(Perhaps):
     """What a configuration says of where its data are, and how they are read."""
 
-    images: Literal["digits", "mnist", "fashion"]
+    images: Literal["digits", "mnist", "fashion", "folder"]
     data_dir: str | None
     by: By
     pool: Size
@@ -90,14 +78,18 @@ class About(TypedDict):
 
 
 def about(options: Namespace) -> dict[str, Any]:
+    shares = {name: chosen(options, name) for name in ("valid_share", "test_share")}
+    if options.preset.data != "folder" and any(share is not None for share in shares.values()):
+        raise ValueError(f"--valid-share and --test-share are for data of your own: {options.task} has its parts")
     return {
         "task": options.task,
         "images": options.preset.data,
         "data_dir": options.data_dir,
-        "by": "row" if options.rows else "pixel",
+        "by": "row" if chosen(options, "rows") else "pixel",
         "pool": options.pool,
         "permuted": options.preset.values["permuted"] or options.permuted,
         "dtype": options.dtype,
+        **{name: share for name, share in shares.items() if share is not None},
     }
 
 
@@ -118,36 +110,55 @@ def check(options: Namespace) -> None:
 
 
 def arguments(options: Namespace, data: Images) -> dict[str, Any]:
-    few = min(options.batch, len(data.train)) if options.batch == options.defaults["batch"] else options.batch
+    few = min(chosen(options, "batch"), len(data.train)) if options.batch is None else options.batch
     return {
         "model": model_of(options, data.train.x.shape[2], data.classes),
         "regularizer": methods.regularizer(options),
         "recipe": partial(recipe, options),
         "batch_size": few,
-        "track": {"budgets": some_flips(options.hidden), "search": Greedy(K=2, keep="last")} if options.track else None,
+        "track": {"budgets": few_flips(options.hidden), "search": Greedy(K=2, keep="last")} if options.track else None,
     }
-
-
-def some_flips(hidden: int) -> int:
-    """The budget of Figure 3, for networks that were trained without a budget: δ = 0.03, at least three units."""
-    return min(hidden, max(3, int(0.03 * hidden)))
 
 
 def recipe(options: Namespace, per_epoch: int) -> Recipe:
     """The recipe that the options describe."""
     preset = options.preset.values
     kind = {"adam": Adam, "rmsprop": RMSProp, "sgd": SGD}[chosen(options, "optimizer")]
-    length = common.steps(options, per_epoch) / per_epoch
-    rising = length * preset["ramp_up"] / preset["epochs"] if options.ramp_up is None else options.ramp_up
+    ramps = schedules(common.steps(options, per_epoch) / per_epoch, preset)
+    if options.ramp_up is not None:
+        ramps["weight_schedule"] = RampUp(options.ramp_up)
     return common.recipe(
         options,
         per_epoch,
         clip=Clip(options.clip, options.clip_how) if options.clip else None,
         optimizer=kind(lr=chosen(options, "lr")),
-        lr_schedule=RampDown(length, min(length, length * preset["ramp_down"] / preset["epochs"])),
         weight=options.weight,
-        weight_schedule=RampUp(rising),
+        **ramps,
     )
+
+
+def schedules(epochs: float, preset: Mapping[str, Any] = SMALL) -> dict[str, Any]:
+    """The ramps of a run of that many epochs: they keep the share of the run that they have in the preset."""
+    rising, falling = (epochs * preset[name] / preset["epochs"] for name in ("ramp_up", "ramp_down"))
+    return {"lr_schedule": RampDown(epochs, min(epochs, falling)), "weight_schedule": RampUp(rising)}
+
+
+def accept(data: Any, *, valid: Any = None, test: Any = None) -> Any:
+    """Data of any form that `fit` takes: a data set, or arrays whose parts are given or drawn."""
+    if isinstance(data, Split | tuple):
+        return in_parts(data, valid=valid, test=test)
+    if isinstance(data, Iterable) and not hasattr(data, "shape") and not isinstance(data, str | bytes | Mapping):
+        return in_batches(data, valid=valid, test=test)
+    if valid is not None or test is not None:
+        raise ValueError(f"valid and test are parts of arrays (x, y), and data is a {type(data).__name__}")
+    return data
+
+
+def some_steps(data: Images) -> int:
+    """The examples of a batch: 100, or fewer if an epoch would have less than a dozen steps; a feed has its own."""
+    if isinstance(data.train, Feed):
+        return len(data.train)
+    return max(1, min(100, len(data.train) // 12))
 
 
 def make_task(
@@ -160,22 +171,39 @@ def make_task(
     batch_size: int,
     track: dict[str, Any] | None,
 ) -> tuple[Classify, dict[str, Any]]:
+    kind = ClassifyFed if isinstance(data.train, Feed) else Classify
     if device.name == "gpu":
-        data = replace(data, **{part: to_device(getattr(data, part), device) for part in ("train", "valid", "test")})
+        if kind is ClassifyFed:
+            raise ValueError("device is a GPU, and batches that are given one by one are read on the CPU: give arrays")
+        model, data = place(model, data, device)
     track = None if track is None else with_search(dict(track))
-    return Classify(model, data, regularizer, batch_size, seed, track), {"dtype": str(data.train.x.dtype)}
+    return kind(model, data, regularizer, batch_size, seed, track), {"dtype": str(data.train.x.dtype)}
+
+
+def place(model: Any, data: Any, device: Device) -> tuple[Any, Any]:
+    """The model as it is, and all parts of the data, if there are any, on a device."""
+    if data is None:
+        return model, None
+    return model, replace(data, **{name: to_device(part, device) for name, part in data.parts.items()})
 
 
 def describe_data(data: Images) -> dict[str, Any]:
     """The number of examples and a checksum of each part, so that a run is not resumed on other data."""
-    parts = {name: to_host(getattr(data, name)) for name in ("train", "valid", "test")}
-    return {name: {"n": len(part), "crc32": _checksum(part.x, part.y)} for name, part in parts.items()}
+    parts = {name: to_host(part) for name, part in data.parts.items()}
+    return {name: {"n": len(part), "crc32": _checksum(part)} for name, part in parts.items()}
 
 
-def _checksum(*arrays: Array) -> int:
+def identify(data: Images) -> dict[str, Any]:
+    """What a configuration says of its data; of a user's own also the names of classes, and the scaling of arrays."""
+    named = {"classes": list(data.names)} if data.names else {}
+    scaled = {} if data.scaling is None else {"scaling": {n: list(v) for n, v in vars(data.scaling).items()}}
+    return {"data": describe_data(data), **named, **scaled}
+
+
+def _checksum(part: Split) -> int:
     total = 0
-    for array in arrays:
-        total = zlib.crc32(np.ascontiguousarray(array).data, total)
+    for array in (part.x, part.y, part.lengths):
+        total = total if array is None else zlib.crc32(np.ascontiguousarray(array).data, total)
     return total
 
 
@@ -184,25 +212,35 @@ def evaluate_run(run: Any, data: Images, part: str, params: Any, device: Device)
     return evaluate(run.model, params, split, batch_size=run.config["batch_size"])
 
 
-def predict(run: Any, x: Array) -> Array:
-    """Class probabilities (N, C) of sequences ``x (N, T, I)``, as many at a time as in training."""
+def predict(run: Any, x: Any) -> Array:
+    """Class probabilities (N, C) of sequences ``x (N, T, I)``, as many at a time as in training.
+
+    A list of sequences (T, I) may have different lengths.
+    """
+    x, lengths = padded(x) if isinstance(x, tuple | list) else (x, None)
     x = np.asarray(x, dtype=any_array(run.params).dtype)
-    expect_shape("x", x, ("N", "T", run.model.n_in), f"the model takes n_in = {run.model.n_in} inputs a step")
-    split = Split(x, np.zeros(len(x), np.int64))
-    return np.concatenate(share(Reading(run.model, run.params, split, run.config["batch_size"], _probabilities)))
+    n_in = getattr(run.model, "n_in", "I")  # a user's own model need not have it
+    expect_shape("x", x, ("N", "T", n_in), f"the model takes n_in = {n_in} inputs a step")
+    split = tree_map(lambda a: same_place(a, any_array(run.params)), Split(x, np.zeros(len(x), np.int64), lengths))
+    return np.concatenate(share(Inference(run.model, run.params, split, run.config["batch_size"], _probabilities)))
 
 
 def _probabilities(model: Any, params: Any, features: Any, batch: Batch) -> Array:
-    p: Array = np.exp(log_softmax(model.logits(params, features)[-1]))
+    p: Array = np.exp(to_host(log_softmax(model.logits(params, features)[-1])))
     return p
+
+
+def answers_of(run: Any, part: str) -> tuple[Array, Array]:
+    split: Split = getattr(run.data, part)
+    return to_host(split.y), answers(run.model, run.params, split, batch_size=run.config["batch_size"])
 
 
 def attack(
     run: Any, n: int, *, delta: list[float] | None = None, budget: list[int] | None = None, at_once: int = 250, **_: Any
 ) -> Target:
     """The target of an attack on the first n test sequences, or all if these are fewer, ``at_once`` in a batch."""
-    split = Split(run.data.test.x[:n], run.data.test.y[:n])
-    budgets = choose_budgets(run, delta, budget, share=some_flips)
+    split = run.data.test[:n]
+    budgets = choose_budgets(run, delta, budget, share=few_flips)
     return Target(
         run,
         budgets,
@@ -237,19 +275,23 @@ FAMILY = Family(
     check=check,
     about=about,
     arguments=arguments,
-    summary=lambda plan: (
-        f"{plan.config['about']['task']}: {len(plan.data.train):,} training sequences of "
-        f"{plan.data.train.x.shape[1]} steps"
-    ),
+    summary=summary,
     report=error_report,
+    fitted=fitted,
+    baseline=baseline,
     open_data=open_data,
-    identify=lambda data: {"data": describe_data(data)},
+    identify=identify,
     size=lambda run, part: f"{len(getattr(run.data, part)):,} sequences",
-    settings={"batch_size": 100, "track": None},
-    recipe={},
+    settings={"batch_size": some_steps, "track": None},
+    accept=accept,
+    recipe={"optimizer": Adam(SMALL["lr"])},
+    schedules=schedules,
+    epochs=SMALL["epochs"],
     make_task=make_task,
     evaluate=evaluate_run,
+    place=place,
     predict=predict,
+    answers=answers_of,
     attack=attack,
     figures=("curves", "influence", "masks"),
 )

@@ -1,7 +1,7 @@
 r"""The family of word-level language models: what is particular to it.
 
 Settings of `minadv.fit` beside those of every family: ``batch_size`` columns of text are read side by side, ``bptt``
-words at a time, or about as many with ``random_lengths``; ``fresh``, ``every`` and ``columns`` are those of
+words at a time, or about as many with ``random_lengths``; ``fresh``, ``every``, ``columns`` and ``draws`` are those of
 `minadv.tasks.language.task.LanguageTask`; ``start`` names the first weights, which are drawn if it is None: a run, its
 folder, or weights.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from argparse import Namespace
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypedDict
@@ -18,7 +19,7 @@ from typing import Any, Literal, TypedDict
 import numpy as np
 
 from minadv import masks
-from minadv.backend import Device, to_device
+from minadv.backend import Device, is_device, to_device
 from minadv.base.numbers import Size
 from minadv.base.trees import any_array
 from minadv.data.language import corpus as corpora
@@ -31,19 +32,21 @@ from minadv.tasks.attack import Target, choose_budgets
 from minadv.tasks.family import Family
 from minadv.tasks.language.finetune import plan_finetuning
 from minadv.tasks.language.generation import generate
-from minadv.tasks.language.presets import PRESETS, model_of, recipe
+from minadv.tasks.language.presets import BY_DEFAULT, PRESETS, SMALL, fitted, model_of, recipe, schedules
+from minadv.tasks.language.saying import baseline, summary
 from minadv.tasks.language.task import LanguageTask, evaluate, expect_lengths, expect_regularizer, load_of, zero_states
 from minadv.tasks.options import chosen
-from minadv.tasks.reports import best_record
+from minadv.tasks.reports import Report, best_record
 from minadv.tasks.run import Run, digest, load
 from minadv.training.parallel.inference import alone
 from minadv.training.runs.folder import RunError
 
 OPTIONS = {
-    "the run": "out resume seed dtype device engine workers cuda-aware-mpi eval-every eval-columns checkpoint-every "
+    "the run": "out overwrite resume config seed seeds dtype device tf32 engine workers cuda-aware-mpi "
+    "eval-every eval-columns checkpoint-every sample "
     "patience watch-adversary",
     "data": "data-dir min-count",
-    "model": "embed hidden untied word-dropout input-dropout hidden-dropout output-dropout dropconnect ar tar",
+    "model": "embed hidden layers untied word-dropout input-dropout hidden-dropout output-dropout dropconnect ar tar",
     "method": "method p masked-layers delta budget adv-steps search stages reselect runner-up borrow swaps tries init "
     "rule scale distance fresh every weight ramp-up",
     "optimisation": "epochs train-steps batch bptt equal-lengths optimizer lr weight-decay nonmono ramp-down clip",
@@ -56,6 +59,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "min-count": {"help": "rarer words are read as <unk> (default: as the corpus says)"},
     "embed": {"help": "size of an embedding (default: that of the last layer)"},
     "hidden": {"nargs": "+", "help": "units of each layer"},
+    "layers": {"help": "recurrent layers; of one --hidden all have that size (default: as many as --hidden)"},
     "delta": {
         "nargs": "+",
         "help": "share of units that may flip, or one for each layer, 0: no mask on it (add; default: 0.06)",
@@ -93,13 +97,15 @@ class Config(TypedDict):
 class About(TypedDict):
     """What a configuration says of where its text is."""
 
-    corpus: Literal["pydoc", "ptb", "wikitext2", "folder"] | None
+    corpus: Literal["pydoc", "ptb", "wikitext2", "folder", "texts"] | None
     data_dir: str | None
     min_count: Size | None
 
 
 def about(options: Namespace) -> dict[str, Any]:
     where = {"data_dir": options.data_dir, "min_count": options.min_count}
+    if options.data_dir is not None and options.min_count is None and options.preset.data is None:
+        where["min_count"] = corpora.own_min_count(options.data_dir)
     return {"task": options.task, "corpus": options.preset.data, **where}
 
 
@@ -169,19 +175,28 @@ def make_task(
     return task, {} if first is None else {"start": digest(first)}
 
 
+def place(model: LanguageModel, data: Any, device: Device) -> tuple[LanguageModel, Any]:
+    """The model as it is, and the text, if there is one, on a device."""
+    if data is None:
+        return model, None
+    parts = {part: to_device(getattr(data, part), device) for part in ("train", "valid", "test")}
+    return model, replace(data, **parts)
+
+
 def evaluate_run(run: Run, data: Corpus, part: str, params: Any, device: Device, *, columns: int = 1) -> dict[str, Any]:
     """The state is carried over the whole part, or over each of its columns."""
     params, tokens = to_device((params, getattr(data, part)), device)
     return evaluate(run.model, params, tokens, columns=columns, window=run.config["bptt"])
 
 
-def report(run: Run, device: Device) -> str:
+def report(run: Run, device: Device) -> Report:
     valid, test = (run.evaluate(part, device=device) for part in ("valid", "test"))
-    return (
+    line = (
         f"test perplexity {test['perplexity']:.2f} (loss {test['loss']:.4f}), validation perplexity "
         f"{valid['perplexity']:.2f}, the best, at step {best_record(run, 'loss')['step']} of {run.step}; "
         f"run in {run.path}"
     )
+    return Report(line, test["perplexity"])
 
 
 COLUMNS = 20  # windows that are attacked at once, one from each twentieth of the text
@@ -211,6 +226,7 @@ def attack(run: Run, n: int, *, delta: list[float] | None = None, budget: list[i
     budgets = choose_budgets(run, delta, budget, share=share, by_layer=True)
     with alone(run.params):
         text = list(windows_with_states(run, n))
+    first = any_array(run.params)
     words = sum(batch.tokens.size for batch, _ in text)
     units = ", ".join(f"{budgets.get(site.name, 0)} of {site.H}" for site in run.model.sites)
     return Target(
@@ -224,7 +240,7 @@ def attack(run: Run, n: int, *, delta: list[float] | None = None, budget: list[i
         result=math.exp,
         number="10.2e",
         exact=False,
-        load=load_of(run.model, str(any_array(run.params).dtype), words, len(text)),
+        load=load_of(run.model, str(first.dtype), words, len(text), on_gpu=is_device(first)),
     )
 
 
@@ -243,20 +259,22 @@ FAMILY = Family(
     check=check,
     about=about,
     arguments=arguments,
-    summary=lambda plan: (
-        f"{plan.data.name}: {len(plan.data.train):,} words of training text; {plan.model.n_params:,} weights, "
-        f"{len(plan.data.vocabulary):,} words"
-    ),
+    summary=summary,
     report=report,
+    fitted=fitted,
+    baseline=baseline,
     open_data=open_data,
     identify=identify,
     expect_data=expect_corpus,
     size=lambda run, part: f"{len(getattr(run.data, part)) - 1:,} words",
-    settings={**SETTINGS, "columns": 1, "start": None},
+    settings={**SETTINGS, "columns": 1, "start": None, "draws": "philox-1"},
     begins_with="start",
-    recipe={"monitor": "loss"},
+    recipe=BY_DEFAULT,
+    schedules=schedules,
+    epochs=SMALL["epochs"],
     make_task=make_task,
     evaluate=evaluate_run,
+    place=place,
     carry=lambda model, config: zero_states(model, config["batch_size"], config["dtype"], like=np.zeros(0)),
     generate=generate,
     finetune=plan_finetuning,

@@ -46,7 +46,7 @@ def plan_finetuning(
     if run.path is None:
         raise ValueError("the run has no folder, so that its settings are not known: train it with out=...")
     before, config = build_recipe(run.config["recipe"]), run.config
-    settings = {name: build(config[name], name) for name in run.family.settings if name != "start"}
+    settings = {name: build(config[name], name) for name in run.family.settings if name not in ("start", "draws")}
     own = before.optimizer.lr if isinstance(before.optimizer, SGD | ASGD) else 30.0
     decay = getattr(before.optimizer, "weight_decay", 0.0)
 

@@ -10,19 +10,21 @@ from argparse import Namespace
 from typing import Any
 
 from minadv.models.language.model import LanguageModel
+from minadv.tasks import fitting
 from minadv.tasks import options as common
 from minadv.tasks.family import Preset
 from minadv.tasks.options import chosen
+from minadv.training.clip import Clip
 from minadv.training.loop import Recipe
 from minadv.training.optimizers import ASGD, SGD, Adam
 from minadv.training.schedules import RampDown, RampUp
 
 DROPOUTS = ("word_dropout", "input_dropout", "hidden_dropout", "output_dropout", "dropconnect")
-PAPER: dict[str, Any] = {"embed": 400, "hidden": (1150, 1150, 400), "min_count": None}
+PAPER: dict[str, Any] = {"embed": 400, "hidden": (1150, 1150, 400), "layers": 3, "min_count": None}
 PAPER |= dict(zip(DROPOUTS, (0.1, 0.4, 0.3, 0.4, 0.5), strict=True))
 PAPER |= {"optimizer": "asgd", "lr": 30.0, "weight_decay": 1.2e-6, "epochs": 750.0}
 PAPER |= {"ramp_down": 0.0, "batch": 20, "bptt": 70, "eval_columns": 10}  # the learning rate falls in no epoch
-SMALL: dict[str, Any] = {"embed": 100, "hidden": (100, 100)}
+SMALL: dict[str, Any] = {"embed": 100, "hidden": (100, 100), "layers": 2}
 SMALL |= dict(zip(DROPOUTS, (0.1, 0.3, 0.2, 0.3, 0.3), strict=True))
 SMALL |= {"optimizer": "sgd", "lr": 20.0, "epochs": 20.0, "ramp_down": 0.4, "bptt": 35, "eval_columns": 1}
 PRESETS = {
@@ -42,12 +44,37 @@ PRESETS = {
         {"ramp_down": "none"},
     ),
 }
+OWN = ("folder", "texts")  # the names of a user's own text
 NONMONO = 60  # as in the code of fraternal dropout; that of AWD-LSTM has 5
+
+
+def fitted(options: Namespace, data: Any) -> dict[str, Any]:
+    """The columns and windows, the length of training, and when to stop, that suit a user's own text."""
+    if data.name not in OWN:
+        return {}
+    values, words = options.preset.values, len(data.train)
+    batch, bptt = fitting.window_of(words, values["batch"], values["bptt"])
+    batch, bptt = options.batch or batch, options.bptt or bptt
+    epochs = fitting.epochs_of(words // (batch * bptt), values["epochs"])
+    return {"batch": batch, "bptt": bptt, "epochs": epochs, "patience": 5}
+
+
+BY_DEFAULT = {
+    "monitor": "loss",
+    "optimizer": SGD(SMALL["lr"], weight_decay=PAPER["weight_decay"]),
+    "clip": Clip(0.25),
+}
+"""Fields of the recipe of `minadv.fit` that are not given: those of the task lm."""
+
+
+def schedules(epochs: float) -> dict[str, Any]:
+    """The schedules of `minadv.fit` that are not given, for a run of that many epochs: those of the task lm."""
+    return {"lr_schedule": RampDown(epochs, SMALL["ramp_down"] * epochs)}
 
 
 def model_of(options: Namespace, n_words: int) -> LanguageModel:
     """The language model that the options describe."""
-    hidden = tuple(chosen(options, "hidden"))
+    hidden = common.hidden_of(options)
     embed = options.embed or (options.preset.values["embed"] if options.hidden is None else hidden[-1])
     return LanguageModel(
         n_words,

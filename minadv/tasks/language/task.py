@@ -12,14 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from minadv import layers, lstm
 from minadv.backend import Array, is_device, namespace, same_place
 from minadv.base.numbers import Seed, Size
-from minadv.base.shared_draws import Rng
+from minadv.base.shared_draws import Keyed, Rng
 from minadv.base.streams import stream
 from minadv.base.trees import tree_map
 from minadv.data.language.windows import Windows, expect_columns
@@ -48,7 +48,8 @@ class LanguageTask:
     the adversary of those, and their distance on average larger than that of the mask for all steps. In a window of
     fewer than n steps, one step stands for all T of them (n is then T). Evaluations read a part in ``columns`` side by
     side, each from a fresh state; with one, the state has seen the whole text. ``start``
-    are the first weights (None: drawn).
+    are the first weights (None: drawn). ``draws`` says how random masks are made: ``"philox-1"`` of keys, alike on host
+    and device (`minadv.base.philox`); ``"stream"`` number by number on the host, as in runs begun before version 0.2.
     """
 
     model: LanguageModel
@@ -65,6 +66,7 @@ class LanguageTask:
     every: Size = 1
     columns: Size = 1
     start: Params | None = None
+    draws: Literal["philox-1", "stream"] = "philox-1"
 
     def __post_init__(self) -> None:
         stream(self.seed, "init")
@@ -125,6 +127,7 @@ class LanguageTask:
         batch = TokenBatch(window.x, window.y, checked=True)
         state = None if windows.first(step) else tree_map(lambda a: a[mine], carry)
         rng, share = part.rng(stream(self.seed, "masks", step), B), part.share(B)
+        rng = rng if self.draws == "stream" else Keyed.of(rng, B)
         noise = self.model.noise(rng, batch)
         every = min(self.every, len(window.x))  # so that no window is without a step
         seen = Seen(model or self.model, noise, self.fresh, self._first(step, every), every)

@@ -16,6 +16,7 @@ import numpy as np
 
 from minadv.backend import Array, same_place
 from minadv.base.numbers import Seed, Size
+from minadv.base.pulse import doing
 from minadv.base.streams import permutation, stream
 from minadv.base.trees import tree_map
 from minadv.data.texts.documents import Corpus, Documents
@@ -118,7 +119,7 @@ def evaluate(model: TextLM, params: Any, documents: Documents, *, tokens: int, b
     length = int(some.lengths.sum()) + len(some)
     streams = Streams(some, min(batch_size, length - 1), PIECE, None, partial=True)
     total, words, state, model = 0.0, 0, None, reusing(model)
-    with alone(params):
+    with alone(params), doing("reading the texts", streams.per_epoch, "windows") as work:
         for step in range(streams.per_epoch):
             inputs, targets = streams.window(step)
             batch = lm_batch(model, inputs, targets)
@@ -126,6 +127,7 @@ def evaluate(model: TextLM, params: Any, documents: Documents, *, tokens: int, b
                 features, state, _ = model.body(params, batch, masks={}, noise=None, state=state)
                 nll = model.nll(params, features, same_place(targets, like_params(model)))
             total, words = total + float(nll.sum(dtype=np.float64)), words + nll.size
+            work.advance()
     loss = total / words
     return {"loss": loss, "perplexity": math.inf if loss > 700 else math.exp(loss)}
 

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypedDict, TypeVar
 
 import numpy as np
 
-from minadv.backend import Device
+from minadv.backend import Device, to_device
 from minadv.base.numbers import Count, Share, Size
 from minadv.data.texts import reviews
 from minadv.data.texts.counting import Cut
@@ -53,7 +53,13 @@ class Config(TypedDict):
     vocabulary: Words
 
 
-class About(TypedDict):
+class Perhaps(TypedDict, total=False):
+    """What only configurations with texts of a user's own say."""
+
+    test_share: Share
+
+
+class About(Perhaps):
     """What a configuration says of where its texts are, and which of their words it keeps."""
 
     corpus: str
@@ -65,7 +71,7 @@ class About(TypedDict):
 
 
 M = TypeVar("M", TextClassifier, TextLM)
-DATA = ("vocab_size", "min_count", "min_documents", "valid_share")
+DATA = ("vocab_size", "min_count", "min_documents", "valid_share", "test_share")
 
 
 def about(options: Namespace, before: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -76,9 +82,11 @@ def about(options: Namespace, before: dict[str, Any] | None = None) -> dict[str,
     corpus = options.preset.data
     if corpus == "docstrings" and options.data_dir is not None:
         raise ValueError(f"--data-dir is {options.data_dir}, but docstrings are those installed here: leave it out")
-    theirs = (before or {}).get("about", {})
-    found = {name: chosen(options, name) for name in DATA}
-    found.update({name: theirs[name] for name in DATA if name in theirs and getattr(options, name) is None})
+    if corpus != "folder" and options.test_share is not None:
+        raise ValueError(f"--test-share is {options.test_share}, but {corpus} has a part for the test: leave it out")
+    theirs, names = (before or {}).get("about", {}), DATA if corpus == "folder" else DATA[:-1]
+    found = {name: chosen(options, name) for name in names}
+    found.update({name: theirs[name] for name in names if name in theirs and getattr(options, name) is None})
     data_dir = options.data_dir
     if data_dir is None and theirs.get("corpus") == corpus:
         data_dir = theirs.get("data_dir")
@@ -88,7 +96,8 @@ def about(options: Namespace, before: dict[str, Any] | None = None) -> dict[str,
 def open_data(about: dict[str, Any]) -> Corpus:
     """The texts that a run's configuration describes."""
     cut = Cut(about["min_count"], about["min_documents"], about["vocab_size"])
-    return reviews.load(about["corpus"], data_dir=about.get("data_dir"), options=Options(cut, about["valid_share"]))
+    shares = {name: about[name] for name in ("valid_share", "test_share") if name in about}
+    return reviews.load(about["corpus"], data_dir=about.get("data_dir"), options=Options(cut, **shares))
 
 
 def fingerprint(corpus: Corpus) -> dict[str, Any]:
@@ -129,3 +138,8 @@ def with_words(model: M, vocabulary: Vocabulary, device: Device | None = None) -
         raise ValueError(f"n_words is {model.n_words}, expected {len(vocabulary)}, the words of the vocabulary")
     frequencies = vocabulary.frequencies
     return replace(model, frequencies=frequencies if device is None else device.xp.asarray(frequencies))
+
+
+def place(model: M, data: Any, device: Device) -> tuple[M, Any]:
+    """The model with what it holds of the words on a device; texts stay on the host until a batch is made of them."""
+    return replace(model, frequencies=to_device(model.frequencies, device)), data

@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from minadv.backend import Array
+from minadv.backend import Array, same_place, to_host
+from minadv.base.trees import tree_map
 from minadv.fast import reusing
 from minadv.layers import log_softmax
 from minadv.models.text import TextBatch, TextClassifier
@@ -48,7 +49,10 @@ class Explained:
 def explain(
     model: TextClassifier, params: Any, tokens: Array, *, top: int = 5, candidates: int = CANDIDATES
 ) -> Explained:
-    """The answer to one text, ``tokens (T,)`` with its ``<eos>`` on the host, and the units that it hangs on."""
+    """The answer to one text, ``tokens (T,)`` with its ``<eos>`` on the host, and the units that it hangs on.
+
+    The passes run where the weights are; what is found is on the host.
+    """
     p, slopes = first_order(model, params, tokens)
     answer = int(p.argmax())
     units = [(site, n) for site, slope in slopes.items() for n in range(len(slope))]
@@ -61,13 +65,13 @@ def explain(
 
 def first_order(model: TextClassifier, params: Any, tokens: Array) -> tuple[Array, dict[str, Array]]:
     r"""The class probabilities (C,), and :math:`\partial (-\log p_y)/\partial \epsilon` of the answer, (H,) a site."""
-    whole, batch = replace(model, truncate=None), TextBatch(tokens[:, None])
+    whole, batch = replace(model, truncate=None), TextBatch(same_place(tokens[:, None], params.encoder.E))
     features, _, cache = whole.body(params, batch, masks={}, noise=None)
-    p = np.exp(log_softmax(whole.logits(params, features)[-1]))[0]
-    head = whole.head(params, features, p.argmax(keepdims=True))
+    p = np.exp(to_host(log_softmax(whole.logits(params, features)[-1])))[0]
+    head = whole.head(params, features, same_place(p.argmax(keepdims=True), params.encoder.E))
     sites = tuple(site.name for site in choose_sites(model, None))
     back = whole.body_backward(params, cache, head.dfeatures, weights=False, masks=sites)
-    return p, {site: dm[0] for site, dm in back.masks.items()}
+    return p, {site: to_host(dm[0]) for site, dm in back.masks.items()}
 
 
 def remove(model: TextClassifier, params: Any, tokens: Array, units: list[tuple[str, int]]) -> Array:
@@ -76,8 +80,10 @@ def remove(model: TextClassifier, params: Any, tokens: Array, units: list[tuple[
     masks = {site.name: np.ones((B, site.H), params.encoder.E.dtype) for site in choose_sites(model, None)}
     for row, (site, unit) in enumerate(units):
         masks[site][row, unit] = 0
-    batch = TextBatch(np.repeat(tokens[:, None], B, axis=1))
+    batch, masks = tree_map(
+        lambda a: same_place(a, params.encoder.E), (TextBatch(np.repeat(tokens[:, None], B, axis=1)), masks)
+    )
     with reader.scope():
         features, _, _ = reader.body(params, batch, masks=masks, noise=None)
         logits = reader.logits(params, features)[-1]
-    return np.exp(log_softmax(logits))
+    return np.exp(to_host(log_softmax(logits)))

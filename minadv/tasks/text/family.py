@@ -10,21 +10,20 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from minadv import masks
-from minadv.backend import Array, Device, to_device
+from minadv.backend import Array, Device, to_device, to_host
 from minadv.base.streams import permutation, stream
 from minadv.data.texts.buckets import in_length_order, steps_of
 from minadv.data.texts.documents import Corpus, Documents
 from minadv.layers import log_softmax
 from minadv.models.text import TextClassifier
 from minadv.regularizers import Regularizer
-from minadv.tasks import methods
+from minadv.tasks import fitting, methods
 from minadv.tasks.attack import Target, choose_budgets, right_answers, units_flipped
 from minadv.tasks.family import Family, Preset
 from minadv.tasks.options import chosen
@@ -34,6 +33,7 @@ from minadv.tasks.schema import read_config
 from minadv.tasks.text import corpus as corpora
 from minadv.tasks.text.pretrained import Take, weights_of
 from minadv.tasks.text.reading import evaluate, load_of, read, text_batch
+from minadv.tasks.text.saying import baseline, summary
 from minadv.tasks.text.sizes import ABOUT, CORPORA, EMBEDDINGS, SIZES, encoder_of, recipe_of
 from minadv.tasks.text.task import TextTask, expect_regularizer
 from minadv.training.clip import Clip
@@ -43,11 +43,12 @@ from minadv.training.runs.folder import RunError, kind_of
 from minadv.training.schedules import ExponentialDecay
 
 PAPER: dict[str, Any] = {"max_tokens": None, "truncate": 400, "train_steps": 15_000, "batch": 64}
-PAPER |= {"lr": 5e-4, "lr_decay": 0.9998, "variant": "paper"}
+PAPER |= {"lr": 5e-4, "lr_decay": 0.9998, "variant": "paper", "norm": 5.0}
 QUICK = {"max_tokens": 100, "truncate": 0, "train_steps": 600, "batch": 32, "lr": 5e-3, "lr_decay": 0.999}
+OWN = {"batch": 64, "epochs": 30.0, "lr": 2e-3, "lr_decay": 0.9995, "variant": "minadv", "patience": 8}
 VALUES = {
     "docstrings": PAPER | QUICK | {"variant": "minadv"},
-    "text": PAPER | {"train_steps": 3000, "variant": "minadv"},
+    "text": PAPER | OWN,
     "imdb": PAPER,
     "elec": PAPER | {"train_steps": 10_000},
 }
@@ -55,13 +56,18 @@ VALUES = {
 
 def preset(name: str) -> Preset:
     told = {size: f"{SIZES[name][size]}, or that of --pretrained" for size in ("embed", "hidden")}
+    if CORPORA[name] not in ("imdb", "elec"):
+        told["norm"] = "0.0156 for each number that is perturbed"
+    if CORPORA[name] == "folder":
+        told |= {"batch": "64, fewer for few texts", "epochs": "30, fewer for many texts"}
     return Preset(ABOUT[name], CORPORA[name], SIZES[name] | VALUES[name], told)
 
 
 OPTIONS = {
-    "the run": "out resume seed dtype device engine workers cuda-aware-mpi eval-every checkpoint-every patience "
+    "the run": "out overwrite resume config seed seeds dtype device tf32 engine workers cuda-aware-mpi "
+    "eval-every checkpoint-every patience "
     "watch-adversary",
-    "data": "data-dir vocab-size min-count min-documents valid-share max-tokens",
+    "data": "data-dir vocab-size min-count min-documents valid-share test-share max-tokens",
     "model": "embed hidden layers cell dropout forget-bias pretrained take relu output truncate",
     "method": "method p delta adv-steps search stages reselect runner-up borrow swaps tries variant rule scale init "
     "noise distance stop-base norm weight",
@@ -105,6 +111,19 @@ def check(options: Namespace) -> None:
     expect_regularizer(model_of(options, 2, 2), methods.regularizer(options))
 
 
+def fitted(options: Namespace, data: Corpus) -> dict[str, Any]:
+    """What a preset has for texts of these numbers and lengths; those of the paper have their own."""
+    if options.preset.data in ("imdb", "elec"):
+        return {}
+    steps = steps_of(data.train, max_tokens=chosen(options, "max_tokens")).mean()
+    norm = {"norm": fitting.norm_of(float(steps), encoder_of(options, before(options))["n_embedding"])}
+    if options.preset.data != "folder":
+        return norm
+    batch = options.batch or fitting.batch_of(len(data.train), options.preset.values["batch"])
+    epochs = fitting.epochs_of(len(data.train) // batch, options.preset.values["epochs"])
+    return {**norm, "batch": batch, "epochs": epochs}
+
+
 def arguments(options: Namespace, data: Corpus) -> dict[str, Any]:
     batch = min(chosen(options, "batch"), len(data.train))
     ema = EMA(options.ema, warm=True) if options.ema else None
@@ -145,8 +164,8 @@ def evaluate_run(run: Run, data: Corpus, part: str, params: Any, device: Device)
     data.vocabulary.expect(run.vocabulary.fingerprint, str(run.path or "the run"))
     if tuple(data.classes) != run.classes:
         raise RunError(f"the corpus has the classes {data.classes}, expected those of the run: {run.classes}")
-    params, frequencies = to_device((params, run.model.frequencies), device)
-    model = replace(run.model, frequencies=frequencies)
+    model, _ = corpora.place(run.model, data, device)
+    params = to_device(params, device)
     return evaluate(model, params, getattr(data, part), max_tokens=run.config["max_tokens"])
 
 
@@ -164,8 +183,18 @@ def predict(run: Run, texts: Sequence[str]) -> Array:
     """Class probabilities (N, C) of texts."""
     documents, p = encode(run, texts), np.empty((len(texts), len(run.classes)))
     for rows, _, logits in read(run.model, run.params, documents, max_tokens=run.config["max_tokens"]):
-        p[rows] = np.exp(log_softmax(logits))
+        p[rows] = np.exp(to_host(log_softmax(logits)))
     return p
+
+
+def answers(run: Run, part: str) -> tuple[Array, Array]:
+    """The true classes (N,) of the texts of a part, and those that the run gives them."""
+    documents: Documents = getattr(run.data, part)
+    assert documents.labels is not None
+    found = np.empty(len(documents), dtype=np.int64)
+    for rows, _, logits in read(run.model, run.params, documents, max_tokens=run.config["max_tokens"]):
+        found[rows] = to_host(logits.argmax(axis=-1))
+    return to_host(documents.labels), found
 
 
 def attack(
@@ -216,7 +245,9 @@ FAMILY = Family(
     check=check,
     about=lambda options: corpora.about(options, before(options)),
     arguments=arguments,
-    summary=lambda plan: str(plan.data),
+    summary=summary,
+    fitted=fitted,
+    baseline=baseline,
     report=error_report,
     open_data=corpora.open_data,
     identify=corpora.identify,
@@ -234,7 +265,9 @@ FAMILY = Family(
     },
     make_task=make_task,
     evaluate=evaluate_run,
+    place=corpora.place,
     predict=predict,
+    answers=answers,
     attack=attack,
     figures=("curves", "influence"),
 )

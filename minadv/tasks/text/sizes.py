@@ -17,16 +17,17 @@ from minadv.training.schedules import ExponentialDecay
 
 ABOUT = {
     "docstrings": "which library a docstring is from: six classes, no download, a minute",
-    "text": "a folder of texts: --data-dir with train/CLASS/*.txt, test/CLASS/*.txt and, unlabelled, train/unsup/*.txt",
+    "text": "texts of your own: --data-dir with CLASS/*.txt (or .md), or train/ and test/ with such folders, or one "
+    ".csv or .jsonl with text and label; unlabelled texts in unsup/",
     "imdb": "IMDB film reviews, good or bad (the paper's sizes, for a GPU)",
     "elec": "Elec reviews of electronics, good or bad (the paper's sizes, for a GPU)",
 }
 CORPORA = {"docstrings": "docstrings", "text": "folder", "imdb": "imdb", "elec": "elec"}
 COMMON: dict[str, Any] = {"embed": 256, "hidden": 1024, "layers": 1, "cell": "lstm", "dropout": 0.5, "forget_bias": 0.0}
-COMMON |= {"vocab_size": None, "min_count": 2, "min_documents": 1, "valid_share": 0.15}
+COMMON |= {"vocab_size": None, "min_count": 2, "min_documents": 1, "valid_share": 0.15, "test_share": 0.2}
 SIZES = {
     "docstrings": COMMON | {"embed": 64, "hidden": 64, "dropout": 0.2, "forget_bias": 1.0, "vocab_size": 8000},
-    "text": COMMON | {"embed": 128, "hidden": 256, "forget_bias": 1.0},
+    "text": COMMON | {"embed": 64, "hidden": 64, "dropout": 0.2, "forget_bias": 1.0},
     "imdb": COMMON | {"min_documents": 2},
     "elec": COMMON | {"embed": 512, "min_documents": 2},
 }

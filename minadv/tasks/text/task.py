@@ -22,19 +22,20 @@ from typing import Any
 
 import numpy as np
 
-from minadv.backend import Array, namespace, same_place
+from minadv.backend import Array, same_place
 from minadv.base.numbers import Count, Seed, Size
 from minadv.base.shared_draws import Share
 from minadv.base.streams import stream
-from minadv.base.trees import tree_add, tree_map
+from minadv.base.trees import tree_map
 from minadv.data.texts.buckets import LIMIT, Buckets, steps_of
 from minadv.data.texts.documents import Corpus, Documents
 from minadv.models import encoder
 from minadv.models.encoder import Encoder
 from minadv.models.text import TextClassifier
-from minadv.regularizers import VD, AdD, Plain, Regularizer, Sum, Term
+from minadv.regularizers import AdD, Plain, Regularizer, Sum, Term
 from minadv.tasks.methods import expect_room
 from minadv.tasks.text.reading import evaluate, like_params, load_of, text_batch
+from minadv.tasks.unlabelled import added, uses_unlabelled
 from minadv.training.memory import Rows, Table, rows_of
 from minadv.training.parallel.workers import WHOLE, Part
 from minadv.training.task import Load
@@ -160,7 +161,7 @@ class TextTask:
         (first, rows), *others = made
         if rows is not None:
             rows = tree_map(lambda *parts: np.concatenate(parts), *(own for _, own in made))
-        return reduce(_added, [term for term, _ in others], first), rows
+        return reduce(added, [term for term, _ in others], first), rows
 
     def _terms(
         self, reading: Reading, params: Any, step: int, weight: float, carry: Any, part: Part, model: TextClassifier
@@ -202,20 +203,6 @@ class TextTask:
 
     def evaluate(self, params: Any, part: str) -> dict[str, Any]:
         return evaluate(self.model, params, getattr(self.corpus, part), max_tokens=self.max_tokens)
-
-
-def _added(one: Term, other: Term) -> Term:
-    """The sum of two terms: the term of the texts of both."""
-    join = namespace(one.value).concatenate
-    nll = one.nll if other.nll is None else join([one.nll, other.nll])
-    return replace(one, value=join([one.value, other.value]), grads=tree_add(one.grads, other.grads), nll=nll)
-
-
-def uses_unlabelled(regularizer: Regularizer) -> bool:
-    """Whether a regularizer has something to say of texts without labels."""
-    if isinstance(regularizer, Sum):
-        return not regularizer.needs_targets and any(map(uses_unlabelled, regularizer.parts))
-    return not (isinstance(regularizer, Plain | VD) or regularizer.needs_targets)
 
 
 def expect_regularizer(model: TextClassifier, regularizer: Regularizer) -> None:

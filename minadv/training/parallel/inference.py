@@ -8,13 +8,14 @@ many workers there are, and what is read of them comes back in their order, so t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
 from minadv.base.machine import CORE_CACHE, blas_most, blas_setting
 from minadv.base.notices import say_once
 from minadv.base.numbers import Few
+from minadv.base.pulse import doing
 from minadv.base.schema import expect_type
 from minadv.base.trees import leaves
 from minadv.fast import describe, limit_threads
@@ -38,11 +39,12 @@ _asked: ContextVar[int | None] = ContextVar("asked", default=None)
 
 def share(inference: Inference[Made]) -> list[Made]:
     """What is read of each batch, in their order."""
-    lent = _lent.get()
-    if lent:
-        return lent[-1].share(inference)
-    with start_readers(inference) as workers:
-        return workers.share(inference)
+    with ExitStack() as held:
+        if not getattr(inference, "counts_itself", False):
+            held.enter_context(doing("reading", len(inference) if hasattr(inference, "__len__") else None))
+        lent = _lent.get()
+        readers = lent[-1] if lent else held.enter_context(start_readers(inference))
+        return readers.share(inference)
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 from minadv.base import machine, notices
 from minadv.fast import limit_threads
 from minadv.training.loop import TrainingError
-from minadv.training.parallel.workers import Inference, Readers, most_readers
+from minadv.training.parallel.workers import Inference, Readers, counting, most_readers
 
 Made = TypeVar("Made")
 
@@ -112,10 +112,11 @@ class Batches:
 
     inference: Inference[Any]
     numbers: range
+    each: int = 1  # batches that all processes together read while this one reads one
 
     def read(self) -> list[Any]:
         """What is read of each."""
-        read = self.inference.reader()
+        read = counting(self.inference, self.each)
         return [read(number) for number in self.numbers]
 
 
@@ -127,7 +128,7 @@ def share_by(members: Sequence[Member], inference: Inference[Made]) -> list[Made
     for member, numbers in zip(members, turns[1:], strict=True):
         member.send(pickle.dumps(Batches(inference, numbers)))
     try:
-        own: Any = Batches(inference, turns[0]).read()
+        own: Any = Batches(inference, turns[0], count).read()
     except Exception as error:
         own = error
     read = [own, *(member.outcome() for member in members)]  # all of them: nothing is left for the next request

@@ -25,7 +25,7 @@ from minadv.base.trees import any_array, leaves, tree_map
 from minadv.fast import reusing
 from minadv.training.loop import TrainingError
 from minadv.training.parallel.ranks import ProcessGroup
-from minadv.training.parallel.workers import Part, Step, Sums, Workers, gather, sums
+from minadv.training.parallel.workers import Part, Step, Sums, Workers, contribution, gather
 
 Made = TypeVar("Made")
 
@@ -68,13 +68,13 @@ class RankWorkers(Workers):
         return self._group.agree(make)
 
     def step(self, params: Any, step: int, *, weight: float, carry: Any) -> Step:
-        term, own = self._task.term(params, step, weight=weight, carry=carry, part=self._part, model=self.model)
-        said = sums(term, own)
+        mine = {"part": self._part, "model": self.model}
+        term, said = contribution(self._task, params, step, weight=weight, carry=carry, **mine)
+        own = said.carry
         compare = self._unchecked or step % self._check_every == 0
         mark = checksum(params) if compare else 0
-        grads, (nll, n_nll, value, n_value, marks, interrupted) = self._sum(
-            term.grads, params, (said.nll, said.n_nll, said.value, said.n_value, mark, self._interrupted)
-        )
+        beside = (said.nll, said.n_nll, said.value, said.n_value, said.zero_maps, mark, self._interrupted)
+        grads, (nll, n_nll, value, n_value, zero_maps, marks, interrupted) = self._sum(term.grads, params, beside)
         if interrupted:
             raise KeyboardInterrupt
         if marks != self._part.count * mark:
@@ -86,7 +86,7 @@ class RankWorkers(Workers):
             parts = self._group.comm.allgather(to_host(own))
             whole = tree_map(lambda *rows: np.concatenate(rows), *parts)
             own = tree_map(same_place, whole, own)
-        return gather(grads, [Sums(nll, int(n_nll), value, int(n_value), own)])
+        return gather(grads, [Sums(nll, int(n_nll), value, int(n_value), own, int(zero_maps))])
 
     def _interrupt(self, *_: object) -> None:
         if self._interrupted:
@@ -105,7 +105,7 @@ class Sum:
     The result lies in that buffer: it is good until the next sum.
     """
 
-    BESIDE = 6
+    BESIDE = 7
 
     def __init__(self, comm: Any, params: Any, cuda_aware: bool) -> None:
         like = any_array(params)

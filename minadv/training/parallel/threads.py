@@ -18,7 +18,17 @@ from typing import Any, TypeVar
 
 from minadv.base.trees import tree_add
 from minadv.fast import limit_threads, reusing
-from minadv.training.parallel.workers import Inference, Part, Readers, Step, Workers, gather, most_readers, sums
+from minadv.training.parallel.workers import (
+    Inference,
+    Part,
+    Readers,
+    Step,
+    Workers,
+    counting,
+    gather,
+    most_readers,
+    sums,
+)
 
 Made = TypeVar("Made")
 
@@ -33,7 +43,7 @@ class Threads(Readers):
         self._others = self._held.enter_context(pool)
 
     def share(self, inference: Inference[Made]) -> list[Made]:
-        return self.run(inference.reader, len(inference), most_readers(inference))
+        return self.run(lambda: counting(inference), len(inference), most_readers(inference))
 
     def run(self, begin: Callable[[], Callable[[int], Made]], count: int, at_once: int) -> list[Made]:
         """The results of 0, ..., count-1, in this order, of functions that ``begin`` makes, one in each thread."""

@@ -19,6 +19,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from minadv.backend import namespace
+from minadv.base import pulse, readings
 from minadv.base.machine import available_memory
 from minadv.base.shared_draws import Rng, Share
 from minadv.base.trees import tree_map
@@ -82,13 +83,17 @@ WHOLE = Part()
 
 @dataclass(frozen=True)
 class Sums:
-    """What a worker reports beside its gradient: sums of NLL and regularizer over its examples, and their number."""
+    """What a worker reports beside its gradient: sums of NLL and regularizer over its examples, and their number.
+
+    ``zero_maps`` is the number of its examples of which the adversary's influence map was zero.
+    """
 
     nll: float
     n_nll: int
     value: float
     n_value: int
     carry: Any
+    zero_maps: int = 0
 
 
 @dataclass(frozen=True)
@@ -99,6 +104,7 @@ class Step:
     nll: float
     value: float
     carry: Any
+    zero_maps: int = 0
 
 
 class Inference(Protocol[Read]):
@@ -123,7 +129,7 @@ class Readers:
 
     def share(self, inference: Inference[Made]) -> list[Made]:
         """What is read of each batch, in their order: the batches are the same however many workers share them."""
-        read = inference.reader()
+        read = counting(inference)
         return [read(number) for number in range(len(inference))]
 
     def close(self) -> None:
@@ -157,8 +163,21 @@ class OneWorker(Workers):
         self.model = reusing(task.model)
 
     def step(self, params: Any, step: int, *, weight: float, carry: Any) -> Step:
-        term, carry = self._task.term(params, step, weight=weight, carry=carry, model=self.model)
-        return gather(term.grads, [sums(term, carry)])
+        term, said = contribution(self._task, params, step, weight=weight, carry=carry, model=self.model)
+        return gather(term.grads, [said])
+
+
+def counting(inference: Inference[Made], each: int = 1) -> Callable[[int], Made]:
+    """A reader of an inference that says of each batch that it, or ``each`` that are read meanwhile, is done."""
+    read = inference.reader()
+
+    def counted(number: int) -> Made:
+        made = read(number)
+        if not getattr(inference, "counts_itself", False):
+            pulse.advance(each)
+        return made
+
+    return counted
 
 
 def most_readers(inference: Inference[Any]) -> int:
@@ -168,10 +187,21 @@ def most_readers(inference: Inference[Any]) -> int:
     return max(1, min(len(inference), room))
 
 
-def sums(term: Term, carry: Any) -> Sums:
-    """The sums of a worker's term."""
-    nll, n = (0.0, 0) if term.nll is None else (float(term.nll.sum()), len(term.nll))
-    return Sums(nll, n, float(term.value.sum()), len(term.value), carry)
+def contribution(task: Any, params: Any, step: int, **given: Any) -> tuple[Term, Sums]:
+    """A worker's term of a step, and its sums; what a device finds wrong on the way is read together with them."""
+    with readings.at_once() as later:
+        term, carry = task.term(params, step, **given)
+        return term, sums(term, carry, later)
+
+
+def sums(term: Term, carry: Any, later: readings.Readings | None = None) -> Sums:
+    """The sums of a worker's term, read from a device together with the checks that ``later`` has noted."""
+    zero = None if term.trace is None else term.trace.zero
+    found = {"nll": term.nll, "value": term.value, "zero_maps": zero}
+    arrays = {name: array.sum() for name, array in found.items() if array is not None}
+    read = dict(zip(arrays, (later or readings.Readings()).numbers(*arrays.values()), strict=True))
+    n = 0 if term.nll is None else len(term.nll)
+    return Sums(read.get("nll", 0.0), n, read["value"], len(term.value), carry, int(read.get("zero_maps", 0)))
 
 
 def gather(grads: Any, parts: Sequence[Sums]) -> Step:
@@ -185,4 +215,5 @@ def gather(grads: Any, parts: Sequence[Sums]) -> Step:
         nll=sum(p.nll for p in parts) / n_nll if n_nll else 0.0,
         value=sum(p.value for p in parts) / n_value if n_value else 0.0,
         carry=carry,
+        zero_maps=sum(p.zero_maps for p in parts),
     )

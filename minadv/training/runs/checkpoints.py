@@ -112,13 +112,14 @@ def save(run: str | Path, step: int, tree: Any, meta: dict[str, Any], *, keep: i
 @overload
 def load(path: str | Path, like: None = None) -> tuple[dict[str, Any], dict[str, Any]]: ...
 @overload
-def load(path: str | Path, like: Tree) -> tuple[Tree, dict[str, Any]]: ...
-def load(path: str | Path, like: Any = None) -> tuple[Any, dict[str, Any]]:
+def load(path: str | Path, like: Tree, absent: dict[str, Any] | None = None) -> tuple[Tree, dict[str, Any]]: ...
+def load(path: str | Path, like: Any = None, absent: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
     """The tree of a checkpoint, as host arrays, and its meta.
 
     With ``like``, a tree of the structure that was saved, the result has its structure, and every name, shape and dtype
-    must agree; without it, the result is a dict of the leaves by path. Raises CheckpointError if a file is missing,
-    damaged or foreign, or does not fit; for a damaged one the message offers the newest sound one before it.
+    must agree; leaves that checkpoints of earlier versions lack have their value in ``absent``. Without ``like``, the
+    result is a dict of the leaves by path. Raises CheckpointError if a file is missing, damaged or foreign, or does not
+    fit; for a damaged one the message offers the newest sound one before it.
     """
     path = Path(path)
     try:
@@ -136,7 +137,7 @@ def load(path: str | Path, like: Any = None) -> tuple[Any, dict[str, Any]]:
     if like is None:
         return found, checkpoint.meta
     try:
-        return unpack(found, like), checkpoint.meta
+        return unpack({**(absent or {}), **found}, like), checkpoint.meta
     except PackingError as error:
         raise CheckpointError(f"{path} does not fit: {error}") from error
 
@@ -168,7 +169,7 @@ def verify(path: str | Path) -> Checkpoint:
     """
     checkpoint = _read(Path(path))
     run = checkpoint.path.parent.parent
-    if checkpoint.run is not None and _configuration(run) not in (None, checkpoint.run):
+    if checkpoint.run is not None and checkpoint.run not in _configurations(run, checkpoint.run):
         raise CheckpointError(f"{path} is of another run: it was not made with the configuration in {run / CONFIG}")
     _expect_size(checkpoint)
     try:
@@ -209,6 +210,18 @@ def _configuration(run: Path) -> str | None:
         return hashlib.sha256((run / CONFIG).read_bytes()).hexdigest()
     except OSError:
         return None
+
+
+def _configurations(run: Path, otherwise: str) -> list[str]:
+    """The SHA-256 of a run's configuration and of those that it has replaced; ``otherwise`` if there is none."""
+    found = _configuration(run)
+    if found is None:
+        return [otherwise]
+    try:
+        before = unseal(run / CONFIG)["config"].get("before", [])
+    except (SealError, KeyError, AttributeError):
+        return [found]
+    return [found, *before] if isinstance(before, list) else [found]
 
 
 def _expect_size(checkpoint: Checkpoint) -> None:

@@ -10,6 +10,7 @@ import json
 import math
 import os
 import shlex
+import shutil
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -19,7 +20,7 @@ from typing import Any
 
 from minadv.base.files import CONFIG as CONFIG
 from minadv.base.files import SealError, flush_directory, seal, temporary_name, unseal, write_whole
-from minadv.training.loop import LOG, Recipe, State, finished, start, train, weights
+from minadv.training.loop import LOG, Recipe, State, finished, read_state, start, train, weights
 from minadv.training.parallel.choose import choose_workers, start_workers
 from minadv.training.parallel.ranks import process_group
 from minadv.training.runs import checkpoints, log, packing
@@ -42,32 +43,32 @@ def run_task(
     seed: int,
     out: Path | None = None,
     resume: bool = False,
+    overwrite: bool = False,
     today: Callable[[dict[str, Any]], dict[str, Any]] = dict,
     workers: int | None = None,
     cuda_aware_mpi: bool | None = None,
     title: str = "",
     progress: bool = True,
-    on_evaluation: Any = None,
-    on_step_time: Any = None,
+    **callbacks: Any,
 ) -> tuple[State, list[dict[str, Any]]]:
     """Train a task to the end of its recipe; returns the last state and a record for each evaluation.
 
     ``config`` is what the run's folder says of it, but for the workers, which are added here. ``today`` brings a
     configuration that an earlier version wrote up to what this one would write, to compare the two on ``resume``.
-    ``workers`` threads or processes share each batch (default: `choose_workers`); under mpiexec, its ranks do instead,
-    and ``cuda_aware_mpi`` is an option of theirs (`minadv.training.parallel.mpi`).
+    ``overwrite`` removes the run that is in the folder already, but no other files. ``workers`` threads or processes
+    share each batch (default: `choose_workers`); under mpiexec, its ranks do instead, and ``cuda_aware_mpi`` is an
+    option of theirs (`minadv.training.parallel.mpi`). ``callbacks`` are those of `train`.
     """
     ranks = process_group()
     with ranks.fail_together(), ExitStack() as held:
         n, resumed = choose_workers(task, workers, ranks.size), None
         if out is not None:
             whole = {**config, "workers": n, "ranks": ranks.size}
-            begun = ranks.agree(lambda: _prepare(out, whole, seed, resume, today))
+            begun = ranks.agree(lambda: _prepare(out, whole, seed, resume, overwrite, today))
             ranks.agree(lambda: held.enter_context(only_writer(out)))
             resumed = log.resumed(whole) if begun else None
         with start_workers(task, n, ranks, cuda_aware_mpi=cuda_aware_mpi) as sharing:
-            shown: dict[str, Any] = {"title": title, "progress": progress, "on_evaluation": on_evaluation}
-            shown["on_step_time"] = on_step_time
+            shown: dict[str, Any] = {"title": title, "progress": progress, **callbacks}
             done = train(task, recipe, out, **shown, workers=sharing, resumed=resumed)
             ranks.meet()  # the chief has written all there is to read
             return done
@@ -96,6 +97,17 @@ def only_writer(path: Path) -> Iterator[None]:
         yield
     finally:
         os.close(folder)
+
+
+def clear(path: Path) -> None:
+    """Remove the run in a folder, if there is one: its checkpoints, its log and, last, its configuration."""
+    if not (path / CONFIG).exists():
+        expect_free(path)
+        return
+    with only_writer(path):
+        shutil.rmtree(path / checkpoints.FOLDER, ignore_errors=True)
+        (path / LOG).unlink(missing_ok=True)
+        (path / CONFIG).unlink()
 
 
 def how_to_resume(path: Path | str) -> str:
@@ -141,8 +153,7 @@ def restore(path: Path, blank: Blank, recipe: Recipe) -> State:
     saved = checkpoints.latest(path)
     if saved is None:
         raise RunError(f"{path} has no checkpoint yet: train it further with {how_to_resume(path)}")
-    state, _ = checkpoints.load(saved, like=start(blank, recipe))
-    return state
+    return read_state(saved, start(blank, recipe))
 
 
 def best_weights(path: Path | None, recipe: Recipe, state: State) -> Any:
@@ -185,13 +196,18 @@ def expect_free(path: Path) -> None:
 
 
 def _prepare(
-    path: Path, config: dict[str, Any], seed: int, resume: bool, today: Callable[[dict[str, Any]], dict[str, Any]]
+    path: Path,
+    config: dict[str, Any],
+    seed: int,
+    resume: bool,
+    overwrite: bool,
+    today: Callable[[dict[str, Any]], dict[str, Any]],
 ) -> bool:
     """Make a new run's folder, or check that the one to resume was made with this configuration; whether it was there.
 
     A run whose log has not begun either begins with it, as a new one does.
     """
-    begun = (path / LOG).exists()
+    begun = (path / LOG).exists() and not overwrite
     if resume and (path / CONFIG).exists():
         theirs, ours = (json.loads(json.dumps(c)) for c in (today(read_config(path)), config))  # as JSON has them
         said = [key for key in ours if key in theirs or key not in ADDED_LATER]
@@ -201,7 +217,7 @@ def _prepare(
         if differing:
             raise RunError(f"{path} was made with another {', '.join(differing)}: resume it as it was configured")
     else:
-        expect_free(path)
+        clear(path) if overwrite else expect_free(path)
         path.mkdir(parents=True, exist_ok=True)
         write_whole(path / CONFIG, seal({"format": FORMAT, "config": config}))
         flush_directory(path)

@@ -23,6 +23,7 @@ from typing import Any, TypeAlias, TypedDict
 
 import numpy as np
 
+from minadv.base import gpu
 from minadv.base.files import flush_directory, plain, write_whole
 from minadv.base.numbers import Count, ZeroOrMore
 from minadv.base.schema import MISSING, expect_type
@@ -34,7 +35,10 @@ Record: TypeAlias = dict[str, Any]
 
 
 class Evaluation(TypedDict):
-    """What every record of an evaluation has, beside ``valid_NAME`` for each metric."""
+    """What every record of an evaluation has, beside ``valid_NAME`` for each metric.
+
+    Those of version 0.2 have ``zero_maps`` as well: the examples since the last one whose influence map was zero.
+    """
 
     step: Count
     epoch: ZeroOrMore
@@ -57,6 +61,7 @@ def header(*, seed: int, config: dict[str, Any]) -> Record:
         "engine": _engine(config),
         "versions": versions(_asked(config)),
         "platform": platform.platform(),
+        **_gpu(config),
     }
 
 
@@ -64,7 +69,12 @@ def resumed(config: dict[str, Any]) -> Record:
     """The record of a run that goes on: versions and machine, which may have changed; its step is added by the loop."""
     where = {name: config.get(name) for name in ("workers", "ranks", "device")}
     found = {"engine": _engine(config), "versions": versions(_asked(config)), "platform": platform.platform()}
-    return {"kind": "resumed", "time": now(), **found, **where}
+    return {"kind": "resumed", "time": now(), **found, **where, **_gpu(config)}
+
+
+def _gpu(config: dict[str, Any]) -> dict[str, Any]:
+    """What the GPU of a run and its libraries say of themselves; nothing for a run on the CPU."""
+    return {"gpu": gpu.used()} if config.get("device") == "gpu" else {}
 
 
 def _engine(config: dict[str, Any]) -> str:

@@ -1,0 +1,29 @@
+r"""Lines about runs of sequences: what was found of the data, and what a simple method gets on them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from minadv.backend import to_host
+from minadv.tasks import baselines, fitting
+
+
+def summary(plan: Any) -> str:
+    """What was found: examples by part and class, steps and inputs; of a user's own data also whether they are few."""
+    data, own = plan.data, bool(plan.data.names)
+    N, T, I = data.train.x.shape
+    counts = np.bincount(to_host(data.train.y), minlength=data.classes).tolist()
+    names = data.names or tuple(map(str, range(data.classes)))
+    classes = ", ".join(f"{name} {n:,}" for name, n in list(zip(names, counts, strict=True))[:12])
+    said = f"{N:,} train, {len(data.valid):,} valid, {len(data.test):,} test sequences of {T:,} steps and {I:,} inputs"
+    more = f"; {data.classes} classes ({classes}{', ...' * (data.classes > 12)})" if own else ""
+    return f"{plan.config['about']['task']}: {said}{more}" + (fitting.few(N, "sequences") if own else "")
+
+
+def baseline(run: Any, error: float) -> str:
+    """A line: the errors of the most frequent class and of a linear classifier on the run's test sequences."""
+    train, test = (to_host((part.x, part.y)) for part in (run.data.train, run.data.test))
+    simple = baselines.linear(train, test, run.data.classes)
+    return baselines.of_classes("a linear classifier", simple, error, baselines.majority(train[1], test[1]))
