@@ -62,7 +62,7 @@ LENGTHS = {"sMNIST": (784, 196), "text": (40, 10), "PTB": (70, 20)}
 BUFFERS = (4_000, 40_000, 400_000, 4_000_000, 40_000_000)
 """Sizes in bytes of the buffers whose Allreduce is timed, beside the gradients of the three sizes."""
 
-GPU = Gpu(flops=8e12, launch=50e-6, memory=1e12)
+GPU = Gpu(flops=8e12, launch=6e-6, loop=2e-6, memory=1e12)
 CLUSTERS = (
     Cluster("8 GPUs, sum on the GPUs (CUDA-aware)", 8, Network(10e-6, 100e9), GPU),
     Cluster("8 GPUs, sum on the host (default)", 8, Network(5e-6, 5e9, copies=12e9), GPU),

@@ -169,7 +169,7 @@ def train(job: Job) -> dict[str, Any]:
 
 def attacked(model: Classifier, params: Any, test: Split, budget: int, n: int = 400) -> float:
     """The error in per cent on the first test examples under `ATTACK`."""
-    x, y = take(test, slice(0, n))
+    x, y, _ = take(test, slice(0, n))
     batch = Batch(x, y)
     trace = find_adversary(model, params, batch, search=ATTACK, budgets=budget)
     m = {name: masks.scale(eps, "none") for name, eps in trace.eps.items()}

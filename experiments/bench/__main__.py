@@ -8,6 +8,8 @@ the rest stays, and the tables are made anew from all of it. PyTorch and JAX tak
 * memory: peak memory of each in its own process;
 * accuracy: float32 against float64, minadv and PyTorch on the same weights;
 * scaling, searches, subnormals, remat: minadv by itself (`experiments.bench.measures`).
+
+``python -m experiments.bench --device gpu`` is another thing: it checks and times a GPU (`experiments.bench.gpu`).
 """
 
 from __future__ import annotations
@@ -136,6 +138,12 @@ def main(argv: Sequence[str] | None = None) -> None:
         metavar="NAME",
         help="who competes beside minadv (default all)",
     )
+    parser.add_argument(
+        "--device",
+        choices=("cpu", "gpu"),
+        default="cpu",
+        help="gpu: instead of all this, check and time a GPU, and write one file to send back",
+    )
     parser.add_argument("--report-only", action="store_true", help="make text and figure anew from bench.json")
     parser.add_argument("--out", type=Path, default=reporting.RESULTS, help="folder for the results")
     args = parser.parse_args(argv)
@@ -143,6 +151,14 @@ def main(argv: Sequence[str] | None = None) -> None:
         if getattr(args, name) < 1:
             parser.error(f"--{name} is {getattr(args, name)}, expected at least 1")
 
+    if args.device == "gpu":
+        from experiments.bench import gpu
+
+        args.out = Path() if args.out == reporting.RESULTS else args.out  # whose numbers are kept is not decided here
+        failed_settings = gpu.run(args, sys.argv[1:] if argv is None else argv)
+        if failed_settings:
+            sys.exit(f"python -m experiments.bench: {failed_settings} of the steps failed or were wrong: see the file")
+        return
     path = args.out / "bench.json"
     results: dict[str, Any] = reporting.read_results(path) if path.exists() else {}
     if args.report_only:

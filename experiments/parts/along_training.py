@@ -87,7 +87,7 @@ class Watched(Classify):
         if step in self.look_at:
             rows = self.ids(step)
             some = np.arange(0, len(rows), max(1, len(rows) // self.examples))
-            x, _ = take(self.data.train, rows[some])
+            x, *_ = take(self.data.train, rows[some])
             self.shares[step] = float((term.value[some] / self.largest(params, Batch(x, None))).mean())
         return term, carry
 

@@ -23,6 +23,10 @@ import scipy.optimize
 SWEEPS = 6
 """Sweeps over the time steps in a step of AdD, K = 1: base, probe and adversarial pass, map, two backward passes."""
 
+ONE_LAUNCH, LAUNCHES, BESIDE = 128, 2, 100
+"""Units up to which a pass is one launch on a GPU, launches of a time step and pass beyond that, and launches of a step
+whatever its length: tests count all three."""
+
 PASSES = 3 + 1 + 2 * 2
 """The work of these sweeps in forward passes: a backward pass with weight gradients is two, the map's only one."""
 
@@ -109,16 +113,22 @@ def fit_network(N: int, points: Sequence[tuple[int, float]]) -> Network:
 
 @dataclass(frozen=True)
 class Gpu:
-    """What is assumed of a GPU: its sustained rate, the host's time to start a time step of a sweep, its memory."""
+    """What is assumed of a GPU: its sustained rate, its memory, and what a time step takes at least."""
 
     flops: float  # a second, in the matrix products
-    launch: float  # seconds a time step of one sweep over one layer
+    launch: float  # seconds of the host to start a kernel or a matrix product
+    loop: float  # seconds that a time step takes within a kernel that is a whole pass
     memory: float  # bytes a second
 
     def compute(self, size: Size, b: float) -> Compute:
-        """Starting kernels and computing overlap, so that a time step takes the longer of the two."""
-        step = max(SWEEPS * len(size.layers) * self.launch, size.flops(b) / self.flops)
-        return Compute(10 * size.nbytes / self.memory, step, 0.0)
+        """Starting kernels and computing overlap, so that a time step takes the longer of the two.
+
+        A layer of at most `ONE_LAUNCH` units is one launch a pass, whose time loop the device runs by itself; a larger
+        one has `LAUNCHES` a time step and pass.
+        """
+        least = sum(self.loop if H <= ONE_LAUNCH else LAUNCHES * self.launch for _, H in size.layers)
+        step = max(SWEEPS * least, size.flops(b) / self.flops)
+        return Compute(BESIDE * self.launch + 10 * size.nbytes / self.memory, step, 0.0)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from experiments.parts import reporting
-from experiments.parts.scaling_model import Cluster, Compute, Forecast, Gpu, Network, Size
+from experiments.parts.scaling_model import BESIDE, LAUNCHES, ONE_LAUNCH, Cluster, Compute, Forecast, Gpu, Network, Size
 
 
 def page(results: dict[str, Any], sizes: Sequence[Size], gpu: Gpu, clusters: Sequence[Cluster]) -> str:
@@ -102,8 +102,11 @@ def assumptions(gpu: Gpu, clusters: Sequence[Cluster]) -> str:
     """What the forecasts assume of GPUs and networks, in words."""
     lines = [
         f"- a GPU sustains {gpu.flops / 1e12:.3g} TFLOP/s of float32 in the matrix products;",
-        f"- to start the kernels of a time step of one pass over one layer takes its host {1e6 * gpu.launch:.0f} µs,",
-        "  whatever the batch; the longer of computing and starting counts;",
+        f"- to start a kernel or a matrix product takes the host {1e6 * gpu.launch:.0f} µs; tests count these:",
+        f"  {BESIDE} a step, and {LAUNCHES} a time step, pass and layer of more than {ONE_LAUNCH} units, whatever",
+        "  the batch; the longer of computing and starting counts;",
+        f"- a layer of up to {ONE_LAUNCH} units is one launch a pass, in which a time step",
+        f"  takes {1e6 * gpu.loop:.0f} µs;",
         f"- an update goes over the parameters ten times, at {gpu.memory / 1e12:.3g} TB/s;",
         "- a core is one of this machine's; there are no more ranks than the batch has examples;",
     ]

@@ -44,7 +44,7 @@ def train(
     state = adam.init(params)
     batches = Batches(len(data), batch, seed)
     for step in range(steps):
-        x, y = take(data, batches.rows(step))
+        x, y, _ = take(data, batches.rows(step))
         term = regularizer(model, params, Batch(x, y), rng=stream(seed, "masks", step), weight=weight, likelihood=1.0)
         params, state = adam.step(params, term.grads, state, lr_scale=1 - step / steps)
     return params
@@ -52,13 +52,13 @@ def train(
 
 def test_batch(data: Split, n: int) -> Batch:
     """The first ``n`` test examples."""
-    x, y = take(data, slice(0, n))
+    x, y, _ = take(data, slice(0, n))
     return Batch(x, y)
 
 
 def predictions(model: Classifier, params: Params, data: Split, masks: dict[str, Array] | None = None) -> Array:
     """The logits of every example, (N, C)."""
-    x, y = take(data, slice(0, len(data)))
+    x, y, _ = take(data, slice(0, len(data)))
     features, _, _ = model.body(params, Batch(x, y), masks=masks or {}, noise=None)
     logits: Array = model.logits(params, features)[-1]
     return logits

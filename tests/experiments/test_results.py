@@ -10,7 +10,7 @@ pytest.importorskip("safetensors")
 pytest.importorskip("threadpoolctl", reason="experiments set BLAS threads")
 pytest.importorskip("tqdm", reason="experiments show progress")
 
-from experiments import bounds, figure3, scaling, table1, table2, table3
+from experiments import bounds, figure3, launches, scaling, table1, table2, table3
 from experiments.bench import figure as bench_figure
 from experiments.bench import images as bench_images
 from experiments.bench import language as bench_language
@@ -32,6 +32,7 @@ PAGES: dict[str, Callable[[Any], str]] = {
     "bounds": bounds.page,
     "search_quality": quality_report.page,
     "scaling": scaling.page,
+    "launches": launches.text,
     "stronger": stronger_report.page,
     "bench": bench_report.text,
     "bench_images": bench_images.text,

@@ -81,10 +81,13 @@ def test_forecasts() -> None:
 
 def test_a_gpu_waits_for_its_host_or_computes() -> None:
     size = TINY[2]
-    slow = Gpu(flops=1.0, launch=0.0, memory=math.inf).compute(size, 8)
+    slow = Gpu(flops=1.0, launch=0.0, loop=0.0, memory=math.inf).compute(size, 8)
     assert slow.seconds(size.T, 8) == pytest.approx(size.T * size.flops(8))
-    waits = Gpu(flops=math.inf, launch=1.0, memory=10.0 * size.nbytes).compute(size, 8)
-    assert waits.seconds(size.T, 8) == pytest.approx(1 + size.T * 6 * 3)
+    loops = Gpu(flops=math.inf, launch=1.0, loop=0.1, memory=10.0 * size.nbytes).compute(size, 8)
+    assert loops.seconds(size.T, 8) == pytest.approx(100 + 1 + size.T * 6 * 3 * 0.1)  # three layers, a launch each
+    wide = replace(size, layers=((4, 200), (200, 128)))
+    waits = Gpu(flops=math.inf, launch=1.0, loop=0.1, memory=10.0 * wide.nbytes).compute(wide, 8)
+    assert waits.seconds(size.T, 8) == pytest.approx(100 + 1 + size.T * 6 * (2 + 0.1))
 
 
 def test_the_page() -> None:

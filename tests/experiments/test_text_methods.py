@@ -95,7 +95,9 @@ def test_the_paper_s_presets_are_those_of_the_command_line(name: str) -> None:
     about = text_jobs.about_data(ours, None)
     assert {value: about[value] for value in ("min_count", "valid_share")} == {"min_count": 2, "valid_share": 0.15}
     assert (ours.lrs, ours.steps, ours.lm_steps) == ((theirs["lr"],), theirs["train_steps"], lm["train_steps"])
-    for value in set(theirs) - {"min_count", "valid_share", "lr", "train_steps", "layers", "cell"}:
+    assert settings("VAT")[0].norm == theirs["norm"]
+    data = {"min_count", "valid_share", "test_share"}
+    for value in set(theirs) - data - {"lr", "train_steps", "layers", "cell", "norm"}:
         assert getattr(ours, value) == theirs[value]
     for value in ("batch", "window", "lr", "lr_decay"):
         assert getattr(ours, f"lm_{value}") == lm[value]

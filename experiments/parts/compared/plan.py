@@ -1,0 +1,162 @@
+r"""What is compared, written down before anything is run: tasks, methods, settings, seeds.
+
+A method is tried in four settings (strength and weight), a task in some learning rates; both are chosen on validation
+data by the mean of two seeds that are not among those that are reported.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from minadv.backend import DeviceName
+from minadv.searches import Greedy, Memory, Relax, Reselect, Search
+
+SEARCHES: dict[str, Search] = {
+    "AdD K=1": Greedy(K=1, keep="last"),
+    "AdD K=2": Greedy(K=2, keep="last"),
+    "reselect": Reselect(),
+    "Relax": Relax(),
+    "Memory": Memory(),
+}
+RANDOM = ("VD", "EL", "FD", "RDrop")
+METHODS = ("none", *RANDOM, *SEARCHES)
+TUNING = (1000, 1001)
+"""The seeds that choose settings and learning rates."""
+
+MATCHED = {"none": 4, "FD": 2}
+"""How many times these methods are given what they cost, to cost as much as AdD K=2: its 4 passes there and back."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """One task at one size. What a kind of task needs beside these fields is in ``sizes``."""
+
+    name: str
+    kind: str  # images
+    about: str
+    metric: str  # of which less is better
+    epochs: float
+    batch: int
+    lrs: tuple[float, ...]
+    seeds: int
+    sizes: tuple[tuple[str, Any], ...]
+    methods: tuple[str, ...] = METHODS
+    matched: bool = True
+
+    @property
+    def size(self) -> dict[str, Any]:
+        return dict(self.sizes)
+
+    @property
+    def digest(self) -> str:
+        """What tells results of this task from those of another size: all that decides a run."""
+        told = {name: value for name, value in asdict(self).items() if name not in ("about", "seeds", "methods")}
+        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:12]
+
+
+@dataclass(frozen=True)
+class Job:
+    """One network: a method in one setting, a learning rate and a seed.
+
+    ``longer`` multiplies its epochs. The networks of an ensemble share a seed, which draws their examples, and have a
+    ``member`` each, which draws all else.
+    """
+
+    task: Task
+    method: str
+    strength: float
+    weight: float
+    lr: float
+    seed: int
+    part: str  # rates, settings, final
+    root: Path
+    data_dir: str | None = None
+    device: DeviceName = "cpu"
+    longer: int = 1
+    member: int = 0
+
+    @property
+    def folder(self) -> Path:
+        more = f"-x{self.longer}" * (self.longer > 1) + f"-member{self.member}" * (self.member > 0)
+        name = f"{self.method}-{self.strength:g}-{self.weight:g}-{self.lr:g}-seed{self.seed}{more}".replace(" ", "_")
+        return self.root / self.task.name / self.part / name
+
+    @property
+    def draws(self) -> int:
+        """The seed of weights, order and masks."""
+        return self.seed + 10_000 * self.member
+
+
+def settings(method: str) -> list[tuple[float, float]]:
+    """The four settings (strength, weight) of a method; the strength is p of random masks or δ of an adversary.
+
+    VD has no weight and four strengths; `none` has nothing to set.
+    """
+    if method == "none":
+        return [(0.0, 0.0)]
+    if method == "VD":
+        return [(0.05, 0.0), (0.1, 0.0), (0.2, 0.0), (0.35, 0.0)]
+    s = 0.1 if method in RANDOM else 0.06
+    return [(s, 1.0), (s, 3.0), (2 * s, 3.0), (s, 10.0)]
+
+
+def rates(task: Task, given: dict[str, Any]) -> list[Job]:
+    """The jobs that choose the learning rate, all without a regularizer."""
+    return [Job(task, "none", 0.0, 0.0, lr, seed, "rates", **given) for lr in task.lrs for seed in TUNING]
+
+
+def trials(task: Task, lr: float, given: dict[str, Any]) -> list[Job]:
+    """The jobs that choose the settings of the methods."""
+    return [
+        Job(task, method, strength, weight, lr, seed, "settings", **given)
+        for method in task.methods
+        for strength, weight in settings(method)
+        for seed in TUNING
+        if len(settings(method)) > 1
+    ]
+
+
+def finals(task: Task, lr: float, chosen: dict[str, tuple[float, float]], given: dict[str, Any]) -> Iterator[Job]:
+    """The jobs that are reported, a seed at a time, so that a part of them is a table of fewer seeds."""
+    for seed in range(task.seeds):
+        for method in task.methods:
+            job = Job(task, method, *chosen[method], lr, seed, "final", **given)
+            yield job
+            if task.matched and method in MATCHED:
+                yield replace(job, longer=MATCHED[method])
+                yield from (replace(job, member=member) for member in range(1, MATCHED[method]))
+
+
+def _images(name: str, about: str, epochs: float, batch: int, seeds: int, sizes: dict[str, Any], **more: Any) -> Task:
+    sizes = {"n_hidden": 64, **sizes}
+    return Task(name, "images", about, "error", epochs, batch, (3e-3, 1e-2), seeds, tuple(sizes.items()), **more)
+
+
+ALL = {"images": "mnist", "by": "row", "train": None}
+SOME = {"images": "mnist", "by": "row", "train": 2000, "valid": 2000}
+POOLED = {"images": "mnist", "by": "pixel", "pool": 2, "permute": True, "train": None}
+TASKS = {
+    task.name: task
+    for task in (
+        _images(
+            *("digits", "1,000 digits pixel by pixel, T = 64", 120, 50, 10),
+            {"images": "digits", "by": "pixel", "train": 1000, "valid": 300},
+        ),
+        _images("mnist-rows", "MNIST by rows, T = 28", 24, 200, 10, ALL),
+        _images("mnist-2000", "2,000 MNIST images by rows, T = 28", 60, 50, 10, SOME),
+        _images(
+            *("mnist-2000-unlabelled", "2,000 labelled and 56,000 unlabelled MNIST images by rows, T = 28", 60, 50, 10),
+            {**SOME, "unlabelled": True},
+        ),
+        _images(
+            *("mnist-pooled", "MNIST in 14 x 14 pixels, pixel by pixel in one permuted order, T = 196", 20, 100, 3),
+            POOLED,
+            methods=("none", "FD", "AdD K=2", "Memory"),
+        ),
+    )
+}

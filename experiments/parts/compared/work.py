@@ -1,0 +1,134 @@
+r"""One job: trained, or found trained; and the ensembles of trained ones.
+
+A run's folder lies under ``--runs``. Its result says all that decides it (task, setting, data, code), and is used again
+only if all of that but the code is as the job has it; the table says which code made which rows.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from experiments.parts import reporting
+from experiments.parts.compared import images
+from experiments.parts.compared.plan import MATCHED, Job
+
+KINDS = {"images": images}
+RESULT, CLOCK, ANSWERS = "result.json", "seconds.json", "answers.npy"
+
+
+def work(job: Job) -> dict[str, Any]:
+    """Train one network, unless it is trained already: its test result at the best validation evaluation."""
+    if (found := found_result(job)) is not None:
+        return found
+    kind, metric = KINDS[job.task.kind], job.task.metric
+    reporting.begins(job.folder)
+    clock = Clock(job.folder)
+    run, tested, answers = kind.train(job, clock.tick, out=job.folder, resume=True)
+    clock.tick({"step": "tested"})
+    best = min(run.records, key=lambda record: record[f"valid_{metric}"])
+    if job.part == "final":
+        _save(job.folder / ANSWERS, answers.astype(np.float32))
+    result = {
+        **described(job),
+        "data": kind.fingerprint(job),
+        "made": reporting.made(job.folder),
+        "valid": best[f"valid_{metric}"],
+        "valid_loss": best["valid_loss"],
+        "best_epoch": best["epoch"],
+        "valid_losses": [record["valid_loss"] for record in run.records],
+        "test": tested[metric],
+        "steps": run.step,
+        "seconds": clock.seconds,
+    }
+    reporting.write_json(job.folder / RESULT, result, own=True)
+    return result
+
+
+def described(job: Job) -> dict[str, Any]:
+    """All that decides a run but its data and the code."""
+    names = ("method", "part", "strength", "weight", "lr", "seed", "longer", "member")
+    return {"task": job.task.name, "digest": job.task.digest, **{name: getattr(job, name) for name in names}}
+
+
+def found_result(job: Job) -> dict[str, Any] | None:
+    """The result of a job that was done before, with the same task, setting and data."""
+    path = job.folder / RESULT
+    if not path.exists():
+        return None
+    result: dict[str, Any] = json.loads(path.read_text())
+    same = all(result.get(name) == value for name, value in described(job).items())
+    return result if same and result.get("data") == KINDS[job.task.kind].fingerprint(job) else None
+
+
+class Clock:
+    """The core seconds of a run, kept beside it by step, so that a run that is killed and resumed has them as well."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder.with_name(f"{folder.name}-{CLOCK}")
+        self.by_step: dict[str, float] = json.loads(self.path.read_text()) if self.path.exists() else {}
+        self.before = time.process_time()
+
+    def tick(self, record: dict[str, Any]) -> None:
+        """Note the time since the last evaluation under this one's step, once for a step that is done again."""
+        now = time.process_time()
+        self.by_step[str(record["step"])] = now - self.before
+        self.before = now
+        reporting.write_json(self.path, self.by_step, own=True)
+
+    @property
+    def seconds(self) -> float:
+        return sum(self.by_step.values())
+
+
+def ensembles(jobs: Sequence[Job]) -> list[dict[str, Any]]:
+    """The results of ensembles, one for each seed and method of `MATCHED`: the mean of their members' answers."""
+    made = []
+    for job in jobs:
+        if job.member or job.longer > 1 or not job.task.matched or job.method not in MATCHED:
+            continue
+        members = [replace(job, member=member) for member in range(MATCHED[job.method])]
+        results = [found_result(member) for member in members]
+        answers = np.mean([np.load(member.folder / ANSWERS) for member in members], axis=0)
+        assert all(result is not None for result in results)
+        own = results[0] or {}
+        made.append(
+            {
+                **{name: own[name] for name in (*described(job), "data", "made")},
+                "networks": len(members),
+                "test": KINDS[job.task.kind].error_of(answers, job),
+                "steps": sum(result["steps"] for result in results if result),
+                "seconds": sum(result["seconds"] for result in results if result),
+            }
+        )
+    return made
+
+
+def _save(path: Path, array: Any) -> None:
+    temporary = path.with_suffix(".tmp.npy")
+    np.save(temporary, array)
+    temporary.replace(path)
+
+
+def measure(job: Job) -> dict[str, Any]:
+    """The core seconds of a step of a job, and of all that is not a step, in this process; nothing is kept."""
+    kind = KINDS[job.task.kind]
+
+    def took(steps: int) -> float:
+        started = time.process_time()
+        kind.train(job, None, steps=steps)
+        return time.process_time() - started
+
+    whole = kind.steps_of(job)
+
+    took(1)  # compiled code and buffers
+    few, many = 2, 22
+    short = took(few)
+    step = max(1e-6, (took(many) - short) / (many - few))
+    return {"method": job.method, "steps": whole, "step": step, "rest": short}

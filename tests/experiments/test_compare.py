@@ -1,0 +1,208 @@
+"""The comparison of all methods: what it runs, how it chooses, what it finds done, what it says of given numbers."""
+
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("safetensors")
+pytest.importorskip("sklearn", reason="the digits are scikit-learn's")
+pytest.importorskip("tqdm", reason="experiments show progress")
+
+from experiments import compare
+from experiments.parts import records, reporting
+from experiments.parts.compared import images, plan, report
+from experiments.parts.compared.plan import MATCHED, METHODS, SEARCHES, TASKS, TUNING, Job, Task
+from experiments.parts.compared.work import Clock, ensembles, found_result, work
+from minadv.regularizers import AdD, Plain, RDrop
+
+TINY = Task(
+    "tiny",
+    "images",
+    "a few digits",
+    "error",
+    epochs=2,
+    batch=20,
+    lrs=(1e-2, 1e-3),
+    seeds=2,
+    sizes=(("images", "digits"), ("by", "row"), ("train", 40), ("valid", 20), ("n_hidden", 34)),
+    methods=("none", "FD", "AdD K=2"),
+)
+
+
+@pytest.fixture(autouse=True)
+def once(device: Any) -> None:
+    if device.name == "gpu":
+        pytest.skip("the same on every backend")
+
+
+def given(tmp_path: Path) -> dict[str, Any]:
+    return {"root": tmp_path, "data_dir": None}
+
+
+def test_every_method_has_four_settings_but_the_one_that_has_nothing_to_set() -> None:
+    assert {m: len(plan.settings(m)) for m in METHODS} == {m: 1 if m == "none" else 4 for m in METHODS}
+
+
+def test_regularizers_are_those_of_their_names() -> None:
+    assert images.regularizer("none", 0.0) == Plain()
+    assert images.regularizer("RDrop", 0.2) == RDrop(p=0.2)
+    assert images.regularizer("Memory", 0.06) == AdD(delta=0.06, search=SEARCHES["Memory"])
+
+
+def test_the_seeds_that_choose_are_not_among_those_that_are_reported(tmp_path: Path) -> None:
+    for task in TASKS.values():
+        chosen = {m: plan.settings(m)[0] for m in task.methods}
+        choosing = [*plan.rates(task, given(tmp_path)), *plan.trials(task, 1e-2, given(tmp_path))]
+        reported = list(plan.finals(task, 1e-2, chosen, given(tmp_path)))
+        assert {job.seed for job in choosing} == set(TUNING)
+        assert not {job.draws for job in choosing} & {job.draws for job in reported}
+        folders = [job.folder for job in (*choosing, *reported)]
+        assert len(set(folders)) == len(folders)
+
+
+def test_none_and_fd_are_given_the_cost_of_the_adversary(tmp_path: Path) -> None:
+    passes = compare.passes()
+    assert {m: sum(passes["AdD K=2"]) / sum(passes[m]) for m in MATCHED} == MATCHED
+    jobs = list(plan.finals(TINY, 1e-2, dict.fromkeys(TINY.methods, (0.0, 0.0)), given(tmp_path)))
+    first = [job for job in jobs if job.seed == 0 and job.method == "none"]
+    assert [(job.longer, job.member) for job in first] == [(1, 0), (4, 0), (1, 1), (1, 2), (1, 3)]
+
+
+def test_members_share_examples_and_differ_in_all_else(tmp_path: Path) -> None:
+    one = Job(TINY, "none", 0.0, 0.0, 1e-2, 3, "final", **given(tmp_path))
+    other = replace(one, member=1)
+    assert (images.data_of(one).train.x == images.data_of(other).train.x).all()
+    assert one.draws != other.draws
+    assert (images.data_of(one).train.y != images.data_of(replace(one, seed=4)).train.y).any()
+
+
+def test_a_whole_comparison_and_what_it_finds_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(compare.TASKS, "tiny", TINY)
+    command = ["tiny", "--workers", "1", "--runs", str(tmp_path / "runs"), "--out", str(tmp_path / "out")]
+    compare.main(command)
+    data = reporting.read_results(tmp_path / "out" / "compare-tiny.json")
+    rows = report.reported(data)
+    assert list(rows) == [*report.rows_of("none"), *report.rows_of("FD"), "AdD K=2"]
+    assert all(by_seed.keys() == {0, 1} for by_seed in rows.values())
+    text = (tmp_path / "out" / "compare-tiny.md").read_text()
+    assert text == report.page(data)
+    assert "onverged: the mean validation loss of none" in text
+    monkeypatch.setattr(images, "train", lambda *a, **k: pytest.fail("trained again"))
+    compare.main(command)  # everything is found
+    job = Job(replace(TINY, epochs=3), "none", 0.0, 0.0, rows["none"][0]["lr"], 0, "final", tmp_path / "runs")
+    assert found_result(replace(job, task=TINY)) is not None
+    assert found_result(job) is None  # of another size
+
+
+def test_an_ensemble_is_the_mean_of_its_members_answers(tmp_path: Path) -> None:
+    first = Job(replace(TINY, epochs=1), "FD", 0.1, 1.0, 1e-2, 0, "final", **given(tmp_path))
+    for member in range(MATCHED["FD"]):
+        work(replace(first, member=member))
+    answers = [np.load(replace(first, member=k).folder / "answers.npy") for k in range(2)]
+    (made,) = ensembles([first])
+    wrong = np.mean(answers, axis=0).argmax(axis=1) != images.data_of(first).test.y
+    assert made["test"] == pytest.approx(100 * wrong.mean())
+    assert made["networks"] == 2 and report.row_of(made) == "FD, 2 networks"
+    alone = [100 * float((a.argmax(axis=1) != images.data_of(first).test.y).mean()) for a in answers]
+    assert found_result(first)["test"] == pytest.approx(alone[0])  # type: ignore[index]
+
+
+def test_core_seconds_of_a_resumed_run_are_those_of_both_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr("experiments.parts.compared.work.time.process_time", lambda: now[0])
+    first = Clock(tmp_path / "run")
+    for step, at in ((10, 2.0), (20, 5.0)):
+        now[0] = at
+        first.tick({"step": step})
+    now[0] = 100.0
+    second = Clock(tmp_path / "run")  # killed after step 10's checkpoint: step 20 is done again
+    now[0] = 104.0
+    second.tick({"step": 20})
+    assert second.seconds == 2.0 + 4.0
+
+
+def made_up(means: dict[str, float], seeds: int = 6, noise: float = 0.05) -> dict[str, Any]:
+    """Results of a task whose methods have these test errors but for a little noise."""
+    rng = np.random.default_rng(0)
+    methods = tuple(means)
+    shared = rng.standard_normal(seeds)
+    results = []
+    for method, mean in means.items():
+        strength, weight = plan.settings(method)[0]
+        own = noise * rng.standard_normal(seeds)
+        for seed in range(seeds):
+            error = mean + shared[seed] + own[seed] - own.mean()  # so that the means are those given
+            results.append(
+                {
+                    "method": method,
+                    "part": "final",
+                    "strength": strength,
+                    "weight": weight,
+                    "lr": 1e-2,
+                    "seed": seed,
+                    "longer": 1,
+                    "member": 0,
+                    "digest": "d",
+                    "data": "x",
+                    "valid": error,
+                    "test": error,
+                    "valid_losses": [3.0, 2.0, 1.0, 1.5, 1.6],
+                    "seconds": 1.0,
+                    "made": reporting.machine(),
+                }
+            )
+    about = {**reporting.machine(), "command": "c", "task": asdict(replace(TINY, methods=methods))}
+    return records.plain({"facts": {**about, "passes": compare.passes()}, "results": results})  # type: ignore[no-any-return]
+
+
+def test_the_verdict_is_no_stronger_than_its_test() -> None:
+    data = made_up({"none": 8.0, "FD": 6.0, "AdD K=2": 6.0}, noise=0.3)
+    text = report.verdict(data)
+    assert "AdD K=2 is better than none" in text
+    assert "AdD K=2 cannot be told from FD" in text
+    assert "AdD K=2 is worse than none" in report.verdict(made_up({"none": 6.0, "FD": 6.0, "AdD K=2": 8.0}))
+
+
+def test_whether_none_converged_is_said() -> None:
+    data = made_up({"none": 8.0, "FD": 6.0})
+    assert "Converged: " in report.page(data) and "its least: epoch 1.2" in report.page(data)
+    for r in data["results"]:
+        r["valid_losses"] = [3.0, 2.0, 1.5, 1.4, 1.3]
+    assert "Not converged: " in report.page(data)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [("digest", "e", "different settings"), ("data", "y", "different data"), ("weight", 9.0, "FD have 2 different")],
+)
+def test_runs_that_differ_do_not_make_a_table(name: str, value: Any, said: str) -> None:
+    data = made_up({"none": 8.0, "FD": 6.0})
+    data["results"][-1][name] = value
+    with pytest.raises(ValueError, match=said):
+        report.page(data)
+
+
+def test_rows_made_by_different_code_are_said_to_be() -> None:
+    data = made_up({"none": 8.0, "FD": 6.0})
+    data["results"][-1]["made"] = {**data["results"][-1]["made"], "commit": "1234567890", "dirty": False}
+    assert "commit 1234567" in report.page(data)
+
+
+def test_settings_are_chosen_by_the_mean_of_validation_then_by_loss() -> None:
+    def tried(strength: float, valid: float, loss: float, seed: int) -> dict[str, Any]:
+        return {"method": "FD", "strength": strength, "weight": 1.0, "valid": valid, "valid_loss": loss, "seed": seed}
+
+    results = [tried(0.1, 5, 1, 1000), tried(0.1, 7, 1, 1001), tried(0.2, 6, 0.5, 1000), tried(0.2, 6, 0.5, 1001)]
+    assert report.best_setting(results, "FD") == (0.2, 1.0)
+    results[1]["valid"] = 6
+    assert report.best_setting(results, "FD") == (0.1, 1.0)
+
+
+def test_the_estimate_counts_all_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = compare.estimate(TINY, given(tmp_path), 1)
+    runs = 2 * 2 + 2 * 4 * 2 + 2 * (1 + 4 + 1 + 2 + 1)
+    assert f"| all     | {runs} " in text
+    assert not list(tmp_path.iterdir())
