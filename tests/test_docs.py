@@ -161,6 +161,16 @@ def test_each_module_is_in_the_api() -> None:
     assert not named - modules, f"docs/api.md has {', '.join(sorted(named - modules))}, which is not in minadv/"
 
 
+@pytest.mark.parametrize("page", sorted((ROOT / "docs" / "code").glob("*.md")), ids=lambda page: page.stem)
+def test_each_note_names_a_line(page: Path) -> None:
+    """Each line `@@ TEXT` of docs/code/NAME.md is about the next line of NAME.py that holds TEXT."""
+    lines, at = SOURCES.get(f"{page.stem}.py", "").splitlines(), 0
+    for anchor in re.findall(r"^@@ +(.*?) *$", page.read_text(), re.MULTILINE):
+        rest = [n for n in range(at, len(lines)) if anchor in lines[n]]
+        assert rest, f"docs/code/{page.name}: minadv/{page.stem}.py has no {anchor!r} after line {at}: correct the note"
+        at = rest[0] + 1
+
+
 @pytest.mark.parametrize(
     ("source", "tags"),
     [

@@ -1,0 +1,117 @@
+"""What the experiments found, for the walk's last chapter: tables and verdicts, computed from their JSON files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+RESULTS = Path(__file__).parents[2] / "experiments" / "results"
+
+PAPER = {  # Tables 1, 2 and 3 of the paper: sMNIST and pMNIST in %, IMDB in %, PTB's test perplexity
+    "images s": {"none": 1.018, "VD": 0.721, "FD": 0.720, "AdD K=1": 0.705, "AdD K=2": 0.644},
+    "images p": {"none": 9.924, "VD": 5.218, "FD": 5.121, "AdD K=1": 5.046, "AdD K=2": 5.030},
+    "texts": {
+        "none": 7.164,
+        "AT": 6.296,
+        "VAT": 5.914,
+        "VD": 7.042,
+        "EL": 6.358,
+        "FD": 6.349,
+        "AdD last": 6.471,
+        "AdD K=1": 6.155,
+        "AdD K=2": 6.005,
+        "AdD K=1 + VAT": 5.715,
+        "AdD K=2 + VAT": 5.687,
+    },
+    "words": {"none": 58.3, "FD": 56.8, "AdD K=1": 56.4},
+}
+
+
+def read(name: str) -> Any:
+    return json.loads((RESULTS / f"{name}.json").read_text())
+
+
+def by_seed(results: Sequence[Mapping[str, Any]], method: str, **where: Any) -> np.ndarray:
+    """The test numbers of a method, in the order of the seeds."""
+    rows = [r for r in results if r["method"] == method and all(r[name] == value for name, value in where.items())]
+    numbers = {r["seed"]: r["test"] if isinstance(r["test"], float) else r["test"]["error"] for r in rows}
+    return np.array([numbers[seed] for seed in sorted(numbers)])
+
+
+def methods(results: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The methods of a result file, the network without a regularizer first, others in their order."""
+    names = list(dict.fromkeys(r["method"] for r in results))
+    return sorted(names, key=lambda name: (name != "none", names.index(name)))
+
+
+def summary(numbers: np.ndarray, digits: int = 2) -> str:
+    """Mean ± standard deviation over seeds; of one seed the number alone."""
+    spread = f" ± {numbers.std(ddof=1):.{digits}f}" if len(numbers) > 1 else ""
+    return f"{numbers.mean():.{digits}f}{spread}"
+
+
+def published(table: str, method: str, digits: int) -> str:
+    """The paper's number with as many digits as it has there, or a dash."""
+    number = PAPER[table].get(method)
+    return "–" if number is None else f"{number:.{digits}f}"
+
+
+def images(name: str) -> list[list[str]]:
+    """Rows of a table 1: method, errors in scanline and in permuted order, and the paper's."""
+    results = read(name)["results"]
+    return [
+        [method, *(summary(by_seed(results, method, task=task)) for task in "sp")]
+        + [published(f"images {task}", method, 3) for task in "sp"]
+        for method in methods(results)
+    ]
+
+
+def one_column(name: str, paper: str, digits: int = 2) -> list[list[str]]:
+    """Rows of a table 2 or 3: method, test number, and the paper's."""
+    results = read(name)["results"]
+    return [
+        [method, summary(by_seed(results, method), digits), published(paper, method, 1 if digits == 1 else 3)]
+        for method in methods(results)
+    ]
+
+
+def sign_flip(differences: np.ndarray) -> float:
+    """The p-value of paired differences, exact: the share of all choices of their signs whose mean is as far from 0."""
+    n = len(differences)
+    signs = 1 - 2 * ((np.arange(2**n)[:, None] >> np.arange(n)) & 1)  # (2**n, n)
+    return float(np.mean(np.abs(signs @ differences) >= abs(differences.sum()) - 1e-9))
+
+
+def against(name: str, one: str, other: str, **where: Any) -> str:
+    """A sentence about two methods that were run with the same seeds."""
+    results = read(name)["results"]
+    d = by_seed(results, one, **where) - by_seed(results, other, **where)
+    size = f"{abs(d.mean()):.2f} points {'below' if d.mean() < 0 else 'above'}"
+    if len(d) == 1:
+        return f"{one} is {size} {other}; one seed, so nothing can be said about chance"
+    p = sign_flip(d)
+    verdict = "more than chance" if p < 0.05 else "which chance alone could do"
+    return f"{one} is {size} {other} on average over {len(d)} seeds (p = {p:.3f}): {verdict}"
+
+
+def stronger(task: str) -> list[list[str]]:
+    """Rows about a stronger adversary: test error, and that under attack, at the strength of least validation error."""
+    data = read("stronger")["tasks"][task]
+    final = [r for r in data["results"] if r["part"] == "final"]
+    rows = []
+    for method in data["facts"]["setting"]["methods"]:
+        runs = [r for r in final if r["method"] == method]
+        strengths = sorted({r["strength"] for r in runs})
+
+        def mean(what: str, s: float, runs: Sequence[Mapping[str, Any]] = runs) -> float:
+            return float(np.mean([r[what] for r in runs if r["strength"] == s]))
+
+        chosen = min(strengths, key=lambda s: mean("valid_error", s))
+        forward, backward = data["facts"]["passes"][method]
+        rows.append([method, f"{mean('test_error', chosen):.2f}", f"{mean('attacked_error', chosen):.1f}"])
+        rows[-1].append(f"{forward:g} + {backward:g}")
+    return rows
