@@ -1,4 +1,6 @@
-"""One switch for the whole suite: `--backend=numpy|cupy`; every test takes its array module from the fixture `xp`.
+"""One switch for the whole suite, `--backend=numpy|cupy|strict`: a test takes its array module from the fixture `xp`.
+
+`strict` is the stand-in for CuPy of `tests.support.strict`, for whoever has no CuPy: it keeps CuPy's rules.
 
 The Hypothesis profile is chosen by the environment variable HYPOTHESIS_PROFILE: `quick` (the default), `deep`, `one` (a
 single example a property, for CuPy), or `mutants` (a failure is all that is asked, so it is not made smaller).
@@ -6,6 +8,7 @@ single example a property, for CuPy), or `mutants` (a failure is all that is ask
 
 import os
 import signal
+import sys
 import zlib
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +18,9 @@ import pytest
 from hypothesis import Phase, settings
 
 from minadv.backend import BackendError, Device, choose_device, to_device
+from minadv.base import pulse
 from minadv.cli import main
+from tests.support import strict
 
 settings.register_profile("quick", max_examples=20, deadline=None, derandomize=bool(os.environ.get("CI")))
 settings.register_profile("deep", max_examples=500, deadline=None)
@@ -23,20 +28,25 @@ settings.register_profile("one", max_examples=1, deadline=None, derandomize=True
 settings.register_profile("mutants", settings.get_profile("quick"), derandomize=True, phases=[Phase.generate])
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
+BACKENDS = ("numpy", "cupy", "strict")
 DEVICE = pytest.StashKey[Device]()
+pulse.EVERY = float("inf")  # on a busy machine a test may take long, and yet a command says what the test expects
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--backend", choices=("numpy", "cupy"), default="numpy", help="array module of every test")
+    parser.addoption("--backend", choices=BACKENDS, default="numpy", help="array module of every test")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Try the device once, before anything is collected: a suite asked to run on CuPy never runs on something else."""
+    backend = config.getoption("backend")
+    if backend == "strict":
+        sys.modules["cupy"], os.environ["MINADV_COMPILED"] = strict.module, "0"  # it runs no kernels
     try:
-        config.stash[DEVICE] = choose_device("gpu" if config.getoption("backend") == "cupy" else "cpu")
+        config.stash[DEVICE] = choose_device("cpu" if backend == "numpy" else "gpu")
     except BackendError as error:
-        raise pytest.UsageError(f"--backend=cupy: {error}") from error
-    if config.getoption("backend") == "cupy":  # a kernel compiler may leave its files to the garbage collector
+        raise pytest.UsageError(f"--backend={backend}: {error}") from error
+    if backend == "cupy":  # a kernel compiler may leave its files to the garbage collector
         config.addinivalue_line("filterwarnings", "ignore::ResourceWarning")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a suite in the background; its tests of Ctrl-C need it
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -44,7 +54,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """On CuPy only what asks for an array module is run: any other test is the same test on every backend."""
-    if config.getoption("backend") == "cupy":
+    if config.getoption("backend") != "numpy":
         other = [item for item in items if "device" not in getattr(item, "fixturenames", ())]
         config.hook.pytest_deselected(items=other)
         items[:] = [item for item in items if "device" in getattr(item, "fixturenames", ())]
@@ -69,6 +79,13 @@ def xp(device: Device) -> Any:
 def put(device: Device) -> Callable[[Any], Any]:
     """Moves a tree of host arrays to the backend under test."""
     return lambda tree: to_device(tree, device)
+
+
+@pytest.fixture
+def kernels(request: pytest.FixtureRequest) -> None:
+    """Skips a test of kernels where none can run."""
+    if request.config.getoption("backend") == "strict":
+        pytest.skip("the stand-in for CuPy runs no kernels")
 
 
 @pytest.fixture

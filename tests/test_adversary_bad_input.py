@@ -47,6 +47,18 @@ def test_the_regularizer_refuses(given, message, rng, put):
         AdD(**given)(Untouchable(model), params, batch, rng=rng)
 
 
+def test_a_seed_is_no_generator(rng, put):
+    net = network(rng, put)
+    said = r"rng is 0, expected a numpy.random.Generator: give rng=numpy.random.default_rng\(0\)"
+    for refused in (
+        lambda: find_adversary(*net, budgets=1, rng=0),
+        lambda: AdD()(*net, rng=0),
+        lambda: net[0].init(0),
+    ):
+        with pytest.raises(TypeError, match=said):
+            refused()
+
+
 @pytest.mark.parametrize("kind", [EL, FD, Pi])
 def test_random_dropout_refuses(kind):
     with pytest.raises(ValueError, match=r"p is 1\.0, expected a probability"):
@@ -55,8 +67,8 @@ def test_random_dropout_refuses(kind):
         kind(distance="cosine")
 
 
-def test_add_takes_delta_or_budgets():
-    assert AdD().delta == 0.03
+def test_add_takes_delta_or_budgets(rng, put):
+    assert (AdD().delta, AdD().budgets) == (None, None)
     with pytest.raises(ValueError, match=r"delta is 0\.03 and budgets is 3: give one of the two"):
         AdD(delta=0.03, budgets=3)
 

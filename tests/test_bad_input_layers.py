@@ -56,6 +56,51 @@ TABLE = {
         ValueError,
         "b has shape (4,), expected (5,)",
     ),
+    "affine of integers": (
+        lambda put: layers.affine(put(n(1, 2)), put(f(2, 5)), put(f(5))),
+        TypeError,
+        "x has dtype int64, expected float32 or float64",
+    ),
+    "affine with weights in another precision": (
+        lambda put: layers.affine(put(f(2, 4)), put(f(4, 5).astype(np.float32)), put(f(5))),
+        TypeError,
+        "W has dtype float32 but x has float64",
+    ),
+    "affine with a bias in another precision": (
+        lambda put: layers.affine(put(f(2, 4)), put(f(4, 5)), put(f(5).astype(np.float32))),
+        TypeError,
+        "b has dtype float32 but x has float64",
+    ),
+    "affine with weights of three axes": (
+        lambda put: layers.affine(put(f(2, 4)), put(f(4, 5, 6)), put(f(5))),
+        ValueError,
+        "W has shape (4, 5, 6), expected (I, O)",
+    ),
+    "affine of one number": (
+        lambda put: layers.affine(put(f()), put(f(4, 5)), put(f(5))),
+        ValueError,
+        "expected (..., 4) for W of 4 rows",
+    ),
+    "an embedding of one axis": (
+        lambda put: layers.embedding(put(f(4)), put(n(0))),
+        ValueError,
+        "E has shape (4,), expected (V, D)",
+    ),
+    "logits of classes that are integers": (
+        lambda put: layers.cross_entropy(put(np.zeros((2, 3), int)), put(n(0, 1))),
+        TypeError,
+        "logits has dtype int64",
+    ),
+    "z of integers": (
+        lambda put: layers.binary_cross_entropy(put(n(0, 1)), put(n(0, 1))),
+        TypeError,
+        "z has dtype int64",
+    ),
+    "targets of another shape than z": (
+        lambda put: layers.binary_cross_entropy(put(f(2)), put(n(0, 1, 1))),
+        ValueError,
+        "targets has shape (3,), expected (2,)",
+    ),
     "a token too large": (
         lambda put: layers.embedding(put(f(4, 2)), put(n(0, 4))),
         ValueError,
@@ -104,3 +149,8 @@ TABLE = {
 def test_it_says_what_was_given_and_expected(bad, error, says, put):
     with pytest.raises(error, match=re.escape(says)):
         bad(put)
+
+
+def test_affine_takes_one_row(put):
+    """Any leading axes, none at all too."""
+    assert layers.affine(put(f(4)), put(f(4, 5)), put(f(5))).shape == (5,)

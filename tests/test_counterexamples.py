@@ -5,6 +5,16 @@ import pytest
 
 from minadv import counterexamples
 
+PUBLISHED = {
+    "kl": ("0.47508", "0.34607"),
+    "skl": ("31.25", "1.1098"),
+    "greedy": ("0.0086303", "0.00024461"),
+    "ball": ("0.007503", "0.0045865"),
+}
+"""Both sides of each claim."""
+SHARE = 0.3
+"""Of the networks whose greedy mask lies below EL."""
+
 
 def test_a_quarter_of_fd_exceeds_el_for_kl():
     broken = counterexamples.kl_counterexample(a=200)
@@ -52,3 +62,20 @@ def test_masks_outside_the_ball_can_be_further_away():
     broken = counterexamples.ball_counterexample()
     assert broken.fails
     assert broken.lower > 1.2 * broken.upper
+
+
+def test_what_is_equal_does_not_fail():
+    assert not counterexamples.Broken("x <= x", 1.0, 1.0).fails
+
+
+def test_the_demonstrations_say_what_they_did_when_they_were_published():
+    """Numbers that stand in the documentation: another constant in the file would show here."""
+    found = {
+        "kl": counterexamples.kl_counterexample(),
+        "skl": counterexamples.skl_counterexample(),
+        "greedy": counterexamples.greedy_counterexample()[0],
+        "ball": counterexamples.ball_counterexample(),
+    }
+    told = {name: (f"{broken.lower:.5g}", f"{broken.upper:.5g}") for name, broken in found.items()}
+    assert told == PUBLISHED
+    assert counterexamples.greedy_counterexample()[1] == pytest.approx(SHARE)

@@ -62,10 +62,14 @@ def test_the_main_command_is_there() -> None:
 
 
 def test_the_python_door_opens() -> None:
+    """What it prints is what is shown, but for rounding, which may decide a digit or two."""
     pytest.importorskip("sklearn", reason="the digits come with scikit-learn")
     printed: list[str] = []
     exec(compile(block("door"), "README.md", "exec"), {"print": lambda text: printed.append(str(text))})
-    assert printed == ["dict_keys(['loss', 'error'])"]
+    [said] = printed
+    shown = re.search(r"it prints `([\d.]+) (% of the test digits are wrong)`", README)
+    assert shown and said.endswith(shown[2])
+    assert abs(float(said.split()[0]) - float(shown[1])) < 3
 
 
 def run(*arguments: str) -> str:

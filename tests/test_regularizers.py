@@ -238,5 +238,15 @@ def test_a_sum_takes_a_tuple():
         Sum(AdD(), VAT())
 
 
+@pytest.mark.parametrize(("H", "flips"), [(2, 2), (6, 3), (120, 3), (200, 6)])
+def test_adversarial_dropout_flips_three_units_or_more_unless_told_otherwise(H, flips, rng, put):
+    model, params, batch = network(rng, put, H=H, n_layers=2)
+    assert AdD().expect_budgets(model) == {"layer0": flips, "layer1": flips}
+    trace = watch(AdD(), (model, params, batch))[0].trace  # a budget of one would warn
+    assert trace.budgets == {"layer0": flips, "layer1": flips}
+    assert AdD(sites=("layer1",)).expect_budgets(model) == {"layer1": flips}
+    assert AdD(budgets=1).expect_budgets(model) == {"layer0": 1, "layer1": 1}
+
+
 def test_a_tenth_of_the_units_is_dropped_unless_told_otherwise():
     assert [kind().p for kind in (VD, EL, FD, Pi)] == [0.1] * 4

@@ -1,7 +1,8 @@
 """Mistakes that libraries like this one have had, planted here: what each does to the numbers, and what notices it.
 
-A piece is a `Mutant` that `tests/test_mutants.py` runs like any other, with a sentence on its effect, and where such a
-mistake was reported in public, the address. The mistakes are described in minadv's own lines; no other code is here.
+A piece is a `Mutant` that `tests/test_mutants.py` runs like any other, with a sentence on its effect, and the address
+where such a mistake was reported in public, or the part of the paper that has it. The mistakes are described in
+minadv's own lines; no other code is here.
 """
 
 from dataclasses import dataclass
@@ -11,11 +12,11 @@ from tests.support.mutants import CELLS, FORWARD, Mutant
 
 @dataclass(frozen=True)
 class Piece:
-    """A mutant, its effect in one sentence, and the public report of such a mistake, None where we know of none."""
+    """A mutant, its effect in one sentence, and the address of a public report, or words on where such a mistake is."""
 
     mutant: Mutant
     effect: str
-    source: str | None
+    source: str
 
 
 MUSEUM = [
@@ -136,18 +137,18 @@ MUSEUM = [
         ),
         "The budget is tested before each flip, as in Algorithm 1 to the letter, so that one unit more than the budget "
         "is flipped.",
-        None,
+        "it is in the paper's Algorithm 1",
     ),
     Piece(
         Mutant(
             "objective.py",
             "museum: rounding picks the units",
-            "        warn_if_zero(im, comparison.d)\n",
-            "",
-            "test_influence.py",
+            "im, zero = zero_maps(im, same)",
+            "_, zero = zero_maps(im, same)",
+            "test_zero_maps.py",
         ),
-        "At the base mask itself the distance has no slope, and the influence map is rounding: units are flipped by "
-        "the signs of errors of the last digit, and nothing says so.",
-        None,
+        "Where both passes agree, as at the base mask itself, the distance has no slope, and the influence map is "
+        "rounding: units are flipped by the signs of errors of the last digit.",
+        "it is in the paper's released text code",
     ),
 ]

@@ -6,7 +6,7 @@ STRICT, FLIP, MASKS, INFLUENCE = "properties/test_strict_flip.py", "test_flip.py
 TOGETHER = "fast/test_together.py"
 SEARCH, OPTIONS, MAPS = "test_adversary.py", "test_adversary_options.py", "gradients/test_influence.py"
 RECORDS, MODEL = "test_searches.py", "models/test_classifier.py"
-RELAX, MEMORY = "test_relax.py", "test_memory.py"
+RELAX, MEMORY, ZERO = "test_relax.py", "test_memory.py", "test_zero_maps.py"
 NEIGHBOURS = "test_relax_neighbours.py"
 TERMS, GRADIENTS, INPUTS = "test_regularizers.py", "gradients/test_regularizers.py", "test_input_perturbations.py"
 
@@ -31,8 +31,10 @@ TABLE = {
     "influence.py": [
         ("states one step late", "g[u] * h[u]", "g[u] * h[u + 1]", MAPS),
         ("u = t left out", "dm = dm + dread[t - 1] * h[t]", "pass", MAPS),
-        ("one site without influence warns", "or all(not bool", "or any(not bool", INFLUENCE),
-        ("one example without a distance warns", "(d <= nothing).all()", "(d <= nothing).any()", INFLUENCE),
+        ("one site without influence is a zero map", "~xp.stack([", "xp.stack([~", ZERO),
+        ("one example without influence warns", "if bool(zero.all())", "if bool(zero.any())", ZERO),
+        ("a sure prediction loses its map", " & (apart <= rounding * size)", "", ZERO),
+        ("a feature of another step unseen", ".max(axis=2).max(axis=0)", ".max(axis=2)[0]", ZERO),
     ],
     "objective.py": [
         ("first mask not scaled", "given.append(self.seen(start))", "given.append({**self.fixed, **start})", SEARCH),
@@ -49,6 +51,13 @@ TABLE = {
             SEARCH,
         ),
         ("the worst kept", "visit.d > top.d", "visit.d < top.d", SEARCH),
+        (
+            "rounding keeps a mask",
+            "replace(found, d=namespace(same).where(same, 0, found.d)), same",
+            "found, same",
+            ZERO,
+        ),
+        ("only the first zero map counted", "self.zero[0] | zero", "self.zero[0] & zero", ZERO),
         ("other sites lose their masks", "return {**self.fixed, **{n:", "return {**{n:", OPTIONS),
         ("passes not counted", "self.spent[0] += len(several)", "self.spent[0] += 1", SEARCH),
         ("margin not counted", "self.lam)\n        self.spent[1] += 1", "self.lam)", RELAX),

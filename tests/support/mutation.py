@@ -34,11 +34,12 @@ from queue import SimpleQueue
 from typing import Any
 
 from tests.support.copies import QUIET, ROOT, copy_tree, environment
-from tests.support.mutation_targets import FINISHED, SLOW, TARGETS
+from tests.support.mutation_targets import FINISHED, FURTHER, RECENT, SLOW, TARGETS
 from tests.support.mutator import Change, changes
 from tests.support.survivors import explained
 
 CPU_SECONDS, WALL_SECONDS = 60, 1800
+SOUND_SECONDS = 1200  # for all tests together, without a mutant
 CAUGHT, SURVIVED, CUT_OFF = "caught", "survived", "cut off"
 NO_TESTS = 5  # pytest's exit code
 
@@ -86,7 +87,7 @@ class Bench:
     def verdict(self, mutant: Planted | None, tests: tuple[str, ...]) -> tuple[str, str]:
         """Whether these tests notice the mutant, and what pytest said."""
         if mutant is None:
-            return self._run(tests)
+            return self._run(tests, SOUND_SECONDS)
         source = self.copy / "minadv" / mutant.file
         text, times = source.read_text(), (source.stat().st_atime_ns, source.stat().st_mtime_ns)
         source.write_text(mutant.change.apply(text))
@@ -97,11 +98,11 @@ class Bench:
             source.write_text(text)
             os.utime(source, ns=times)
 
-    def _run(self, tests: tuple[str, ...]) -> tuple[str, str]:
+    def _run(self, tests: tuple[str, ...], seconds: int = CPU_SECONDS) -> tuple[str, str]:
         said = self.copy / "said.txt"
         child = os.fork()
         if child == 0:
-            _run_tests(self.copy, tests, said)
+            _run_tests(self.copy, tests, said, seconds)
         status = _wait(child)
         words = said.read_text(errors="replace")
         if status is None or os.WIFSIGNALED(status):
@@ -112,12 +113,12 @@ class Bench:
         return (CAUGHT if code else SURVIVED), words
 
 
-def _run_tests(copy: Path, tests: tuple[str, ...], said: Path) -> None:
+def _run_tests(copy: Path, tests: tuple[str, ...], said: Path, seconds: int) -> None:
     """Of a fork: become pytest on the copy, in a process group of its own."""
     code = 70
     try:
         os.setsid()
-        resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS + 5))
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 5))
         out = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(out, 1)
         os.dup2(out, 2)
@@ -159,6 +160,11 @@ def _wait(child: int) -> int | None:
     return status
 
 
+def all_tests(file: str) -> tuple[str, ...]:
+    """The tests that should notice the mutants of a file."""
+    return (*TARGETS[file], *FURTHER.get(file, ()))
+
+
 def digest(file: str, tests: tuple[str, ...]) -> str:
     """Of what a verdict is kept for: the mutated file and its tests."""
     whole = hashlib.sha256()
@@ -181,7 +187,7 @@ def kept_verdicts(path: Path | None) -> dict[tuple[str, str], str]:
 def verdicts(mutants: list[Planted], kept: Path | None, jobs: int, folder: Path) -> Iterator[tuple[Planted, str, bool]]:
     """Each mutant, its verdict, and whether that was known; in the order in which they come to an end."""
     known = kept_verdicts(kept)
-    digests = {file: digest(file, TARGETS[file]) for file in {m.file for m in mutants}}
+    digests = {file: digest(file, all_tests(file)) for file in {m.file for m in mutants}}
     benches: SimpleQueue[Bench] = SimpleQueue()
     for n in range(jobs):
         benches.put(Bench(folder / f"bench-{n}"))
@@ -191,7 +197,9 @@ def verdicts(mutants: list[Planted], kept: Path | None, jobs: int, folder: Path)
     def one(mutant: Planted) -> str:
         bench = benches.get()
         try:
-            return bench.verdict(mutant, TARGETS[mutant.file])[0]
+            verdict, _ = bench.verdict(mutant, TARGETS[mutant.file])
+            further = FURTHER.get(mutant.file, ())
+            return bench.verdict(mutant, further)[0] if verdict == SURVIVED and further else verdict
         finally:
             benches.put(bench)
 
@@ -221,7 +229,7 @@ def main(arguments: list[str] | None = None) -> int:
     files = options.files or [file for file in TARGETS if options.sample is None or file not in SLOW]
     mutants = [mutant for file in files for mutant in planted(file)]
     if options.sample is not None:
-        mutants = sample(mutants, options.sample, options.seed)
+        mutants = [mutant for mutant in sample(mutants, options.sample, options.seed) if mutant.file not in RECENT]
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # each job has one core
     _load_libraries()
     with tempfile.TemporaryDirectory() as folder:

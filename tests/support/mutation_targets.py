@@ -20,10 +20,12 @@ _SEARCH = (
     "test_adversary.py",
     "test_adversary_bad_input.py",
     "test_relax.py",
+    "test_relax_neighbours.py",
     "properties/test_searches.py",
     "gradients/test_influence.py",
 )
 _TERM = (
+    "test_records.py",
     "test_regularizers.py",
     "test_foreign_model.py",
     "test_noise.py",
@@ -33,7 +35,7 @@ _TERM = (
 
 TARGETS: dict[str, tuple[str, ...]] = {
     "adversary.py": ("test_adversary_options.py", "test_adversary.py", "test_adversary_bad_input.py"),
-    "backend.py": ("test_backend.py", "test_bad_input.py"),
+    "backend.py": ("test_backend.py", "base/test_gpu.py", "test_bad_input.py"),
     "bounds.py": ("test_bounds.py", "properties/test_theorems.py"),
     "counterexamples.py": ("test_counterexamples.py",),
     "distances.py": (
@@ -43,15 +45,16 @@ TARGETS: dict[str, tuple[str, ...]] = {
         "properties/test_distances.py",
     ),
     "flip.py": ("test_flip.py", "test_bad_input.py", "properties/test_strict_flip.py"),
-    "gradcheck.py": ("test_gradcheck.py",),
+    "gradcheck.py": ("test_gradcheck.py", "test_records.py"),
     "gru.py": ("test_gru.py", *_CELL),
-    "influence.py": ("test_influence.py", "gradients/test_influence.py"),
+    "influence.py": ("test_influence.py", "test_zero_maps.py", "gradients/test_influence.py"),
     "layers.py": ("test_layers.py", "gradients/test_layers.py", "test_bad_input_layers.py"),
     "lstm.py": ("test_lstm.py", *_CELL),
     "masks.py": ("test_masks.py", "test_bad_input.py"),
-    "memory.py": ("test_memory.py", "training/test_memory.py"),
-    "objective.py": _SEARCH,
-    "perturbations.py": ("test_input_perturbations.py",),
+    "memory.py": ("test_records.py", "test_memory.py", "training/test_memory.py"),
+    "modelcheck.py": ("test_modelcheck.py",),
+    "objective.py": ("test_records.py", *_SEARCH),
+    "perturbations.py": ("test_records.py", "test_input_perturbations.py"),
     "protocol.py": ("test_foreign_model.py", "models/test_classifier.py", *_SEARCH),
     "regularizers.py": _TERM,
     "relax.py": ("test_relax.py", "test_relax_neighbours.py", "properties/test_relaxed_masks.py"),
@@ -60,6 +63,8 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "terms.py": _TERM,
     "torch_layout.py": ("test_torch_layout.py", "test_bad_input_layers.py"),
     "training/clip.py": ("training/test_clip.py",),
+    "training/divergence.py": ("training/test_divergence.py",),
+    "training/recipe.py": ("training/test_loop.py",),
     "training/ema.py": ("training/test_schedules.py", "training/test_loop.py"),
     "training/finite.py": ("training/test_loop.py",),
     "training/interrupts.py": ("training/test_loop.py", "training/test_kill.py::test_ctrl_c"),
@@ -89,8 +94,39 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "training/runs/packing.py": ("training/test_packing.py", "training/test_checkpoints.py"),
     "training/schedules.py": ("training/test_schedules.py",),
     "training/task.py": ("training/test_loop.py", "tasks/test_images.py"),
+    "training/update.py": ("training/test_loop.py",),
     "training/watch.py": ("training/test_watch.py",),
 }
+
+_NAMES = ("test_bad_input.py", "test_bad_input_layers.py", "tasks/test_config.py")
+FURTHER: dict[str, tuple[str, ...]] = {
+    "adversary.py": (
+        "test_memory.py",
+        "test_searches.py",
+        "test_noise.py",
+        "test_text_regularizers.py",
+        "test_bad_input.py",
+    ),
+    "bounds.py": ("test_counterexamples.py", "test_bad_input.py"),
+    "counterexamples.py": ("properties/test_theorems.py",),
+    "gradcheck.py": ("gradients/test_layers.py", "test_foreign_model.py"),
+    "layers.py": ("words/test_embedding.py", "gradients/test_embedding.py", "models/test_classifier.py"),
+    "memory.py": ("properties/test_searches.py", "tasks/test_config.py"),
+    "objective.py": ("test_memory.py", "test_regularizers.py", "test_foreign_model.py", "test_not_finite.py"),
+    "perturbations.py": (
+        "gradients/test_regularizers.py",
+        "test_text_regularizers.py",
+        "test_regularizers.py",
+        *_NAMES,
+    ),
+    "protocol.py": ("test_memory.py", "test_regularizers.py", "models/test_language.py", "test_text_regularizers.py"),
+    "regularizers.py": ("test_adversary_options.py", "test_memory.py", "training/test_memory.py", *_NAMES),
+    "searches.py": ("test_memory.py", "tasks/test_config.py", "test_bad_input.py"),
+    "terms.py": ("test_memory.py", "models/test_language_regularizers.py", "tasks/test_images.py"),
+}
+"""Tests of other files, which are run for the mutants that the tests of the file itself let through.
+
+That they pass without a mutant is known from the suite."""
 
 SLOW = (
     *(file for file in TARGETS if file.startswith("training/parallel/")),
@@ -106,10 +142,20 @@ SLOW = (
 FINISHED = ("influence.py", "masks.py", "rnn.py")
 """Files of which every mutant was run, and is noticed or explained: `--deep` runs all of theirs."""
 
+RECENT = (
+    "modelcheck.py",
+    "objective.py",
+    "torch_layout.py",
+    *(f"training/{name}.py" for name in ("divergence", "loop", "progress", "recipe", "update")),
+    "training/runs/folder.py",
+)
+"""Files that were written or changed since their mutants were last run whole: left out of samples until they are."""
+
 LEFT_OUT = {
     "__init__.py": "names only",
     "__main__.py": "one call",
     "cli.py": "words of the command line: tests/commands hold what it does",
+    "torch_door.py": "its tests need PyTorch, which most machines lack",
     "plots.py": "colours and places on a page: a reader judges them",
     "training/__init__.py": "names only",
     "training/parallel/__init__.py": "names only",
