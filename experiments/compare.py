@@ -3,7 +3,9 @@ r"""Every method against every other, to convergence, by the protocol of docs/pr
 ``python -m experiments.compare digits`` chooses a learning rate and each method's setting on validation data, then runs
 all seeds of all methods, and ``none`` and FD once more at the cost of AdD. Killed, it goes on where it stopped when the
 same command is given again. Writes compare-TASK.json, .md and .png under experiments/results. ``--estimate`` times a
-few steps of each method and tells what the whole would cost; ``--seeds`` stops after fewer seeds.
+few steps of each method and tells what the whole would cost; ``--seeds`` stops after fewer seeds. ``--so-far`` runs
+nothing and writes the results of all runs that are done to experiments/results/unfinished; the command finds them,
+so that it also goes on where the folder of the runs is not, on another machine.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from typing import Any
 from experiments.parts import records, reporting, stronger_report
 from experiments.parts.compared import plan, report
 from experiments.parts.compared.plan import SEARCHES, TASKS, Job, Task
-from experiments.parts.compared.work import ensembles, measure, work
+from experiments.parts.compared.work import Known, ensembles, found_result, measure, usable, work
 from minadv.commands.numbers import positive
 from minadv.commands.parsing import Parser
 
@@ -35,6 +37,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--runs", type=Path, default=Path("runs/compare"), help="folder of the runs (runs/compare)")
     parser.add_argument("--out", type=Path, default=reporting.RESULTS, help="folder for the results")
     parser.add_argument("--estimate", action="store_true", help="time a few steps, and tell what the whole would cost")
+    parser.add_argument("--so-far", action="store_true", help="write what is done, to go on from; run nothing")
     args = parser.parse_args(argv)
     task = TASKS[args.task] if args.seeds is None else replace(TASKS[args.task], seeds=args.seeds)
     given = {"root": args.runs, "data_dir": args.data_dir}
@@ -42,34 +45,66 @@ def main(argv: Sequence[str] | None = None) -> None:
         print(estimate(task, given, args.workers))
         return
     started = time.time()
-    results = compare(task, given, args.workers)
+    path = args.out / f"compare-{task.name}.json"
+    unfinished = args.out / "unfinished" / path.name
+    known = Known(r for file in (path, unfinished) if file.exists() for r in reporting.read_results(file)["results"])
+    results = so_far(task, given, known) if args.so_far else compare(task, given, args.workers, known)
     about = reporting.facts(started, task=asdict(task), passes=passes())
     about["command"] = reporting.command("compare", argv)
     data = records.plain({"facts": about, "results": list(map(kept, results))})
-    path = args.out / f"compare-{task.name}.json"
+    if args.so_far:
+        print(f"{len(results)} results written: {reporting.write_results(unfinished, data)}")
+        return
     paths = [
         reporting.write_results(path, data),
         reporting.write(path.with_suffix(".md"), report.page(data)),
         reporting.save_figure(report.figure(data), path.with_suffix(".png")),
     ]
+    unfinished.unlink(missing_ok=True)
     print(report.page(data))
     print("written:", *paths, sep="\n  ")
 
 
-def compare(task: Task, given: dict[str, Any], workers: int) -> list[dict[str, Any]]:
-    """All results of a task: those that choose, those that are reported, and the ensembles."""
+def compare(task: Task, given: dict[str, Any], workers: int, known: Known) -> list[dict[str, Any]]:
+    """All results of a task: those that choose, those that are reported, and the ensembles; known ones are not run."""
 
     def done(jobs: Sequence[Job], what: str) -> list[dict[str, Any]]:
-        return reporting.run_all(work, jobs, workers=workers, title=f"{task.name}: {what}")
+        earlier = [usable(job, known) for job in jobs]
+        left = [job for job, result in zip(jobs, earlier, strict=True) if result is None]
+        run = iter(reporting.run_all(work, left, workers=workers, title=f"{task.name}: {what}"))
+        return [next(run) if result is None else result for result in earlier]
 
     rated = done(plan.rates(task, given), "learning rate")
     lr = report.best_rate(rated)
     print(f"{task.name}: learning rate {lr:g}", file=sys.stderr)
     tuned = done(plan.trials(task, lr, given), "settings")
-    chosen = {m: report.best_setting(tuned, m) if len(plan.settings(m)) > 1 else (0.0, 0.0) for m in task.methods}
+    chosen = choice(task, tuned)
     print(f"{task.name}: settings {chosen}", file=sys.stderr)
     jobs = list(plan.finals(task, lr, chosen, given))
-    return [*rated, *tuned, *done(jobs, "networks"), *ensembles(jobs)]
+    return [*rated, *tuned, *done(jobs, "networks"), *ensembles(jobs, known)]
+
+
+def choice(task: Task, tuned: Sequence[dict[str, Any]]) -> dict[str, tuple[float, float]]:
+    """The setting of each method."""
+    return {m: report.best_setting(tuned, m) if len(plan.settings(m)) > 1 else (0.0, 0.0) for m in task.methods}
+
+
+def so_far(task: Task, given: dict[str, Any], known: Known) -> list[dict[str, Any]]:
+    """The results of all runs that are done, here or by ``known``; what they choose is known only when all of it is."""
+
+    def done(jobs: Sequence[Job]) -> list[dict[str, Any]]:
+        found = [known.find(job) or found_result(job) for job in jobs]
+        return [result for result in found if result is not None]
+
+    rated = done(rates := plan.rates(task, given))
+    if len(rated) < len(rates):
+        return rated
+    lr = report.best_rate(rated)
+    tuned = done(trials := plan.trials(task, lr, given))
+    if len(tuned) < len(trials):
+        return [*rated, *tuned]
+    jobs = list(plan.finals(task, lr, choice(task, tuned), given))
+    return [*rated, *tuned, *done(jobs), *ensembles(jobs, known)]
 
 
 def passes() -> dict[str, list[float]]:
@@ -78,15 +113,15 @@ def passes() -> dict[str, list[float]]:
 
 
 def kept(result: dict[str, Any]) -> dict[str, Any]:
-    """A result as it is kept: five digits, and the curve of reported runs of `none` alone."""
+    """A result as it is kept: with the curve of reported runs of `none` alone, and with all digits of what chooses."""
     curve = (result["method"], result["part"], result["member"], result["longer"]) == ("none", "final", 0, 1)
     left_out = {"task"} | (set() if curve else {"valid_losses"})
     if result["part"] != "final":
-        left_out |= {"made", "digest", "data"}
+        left_out |= {"made"}
     told = {name: value for name, value in result.items() if name not in left_out}
     if "made" in told:
         told["made"] = {name: told["made"].get(name) for name in ("cpu", "minadv", "commit", "dirty", "engine")}
-    return {name: float(f"{value:.5g}") if isinstance(value, float) else value for name, value in told.items()}
+    return {**told, "seconds": round(told["seconds"], 1)}
 
 
 def estimate(task: Task, given: dict[str, Any], workers: int) -> str:

@@ -15,7 +15,7 @@ from experiments import compare
 from experiments.parts import records, reporting
 from experiments.parts.compared import images, plan, report
 from experiments.parts.compared.plan import MATCHED, METHODS, SEARCHES, TASKS, TUNING, Job, Task
-from experiments.parts.compared.work import Clock, ensembles, found_result, work
+from experiments.parts.compared.work import Clock, Known, ensembles, found_result, work
 from minadv.regularizers import AdD, Plain, RDrop
 
 TINY = Task(
@@ -97,12 +97,45 @@ def test_a_whole_comparison_and_what_it_finds_done(tmp_path: Path, monkeypatch: 
     assert found_result(job) is None  # of another size
 
 
+def test_what_is_done_goes_on_without_its_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed at any run, what was done by then is written down, and finished from that on another machine."""
+    monkeypatch.setitem(compare.TASKS, "tiny", replace(TINY, seeds=1))
+    trained: list[Job] = []
+    real, stop_at = images.train, [7]
+
+    def train(job: Job, *args: Any, **kwargs: Any) -> Any:
+        if len(trained) == stop_at[0]:
+            raise KeyboardInterrupt
+        trained.append(job)
+        return real(job, *args, **kwargs)
+
+    monkeypatch.setattr(images, "train", train)
+    wrote = tmp_path / "out" / "unfinished" / "compare-tiny.json"
+    whole = 2 * 2 + 2 * 4 * 2 + 1 + 4 + 1 + 2 + 1
+    for n, stop in enumerate((7, 22, whole + 1)):  # in the settings; after one network of four; never
+        command = ["tiny", "--workers", "1", "--out", str(tmp_path / "out"), "--runs", str(tmp_path / f"machine-{n}")]
+        stop_at[0] = stop
+        if stop > whole:
+            compare.main(command)
+            break
+        with pytest.raises(SystemExit):
+            compare.main(command)
+        compare.main([*command, "--so-far"])
+        assert len(reporting.read_results(wrote)["results"]) == stop
+    assert not wrote.exists()
+    names = [job.folder.relative_to(job.root) for job in trained]
+    again = {name.name for n, name in enumerate(names) if name in names[:n]}
+    assert len(again) == 1 and again.pop().startswith("none")  # its ensemble was not done: once more
+    rows = report.reported(reporting.read_results(tmp_path / "out" / "compare-tiny.json"))
+    assert list(rows) == [*report.rows_of("none"), *report.rows_of("FD"), "AdD K=2"]
+
+
 def test_an_ensemble_is_the_mean_of_its_members_answers(tmp_path: Path) -> None:
     first = Job(replace(TINY, epochs=1), "FD", 0.1, 1.0, 1e-2, 0, "final", **given(tmp_path))
     for member in range(MATCHED["FD"]):
         work(replace(first, member=member))
     answers = [np.load(replace(first, member=k).folder / "answers.npy") for k in range(2)]
-    (made,) = ensembles([first])
+    (made,) = ensembles([first], Known())
     wrong = np.mean(answers, axis=0).argmax(axis=1) != images.data_of(first).test.y
     assert made["test"] == pytest.approx(100 * wrong.mean())
     assert made["networks"] == 2 and report.row_of(made) == "FD, 2 networks"

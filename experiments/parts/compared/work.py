@@ -1,14 +1,15 @@
 r"""One job: trained, or found trained; and the ensembles of trained ones.
 
 A run's folder lies under ``--runs``. Its result says all that decides it (task, setting, data, code), and is used again
-only if all of that but the code is as the job has it; the table says which code made which rows.
+only if all of that but the code is as the job has it; the table says which code made which rows. `Known` are results
+without their folders, from a file that an earlier command wrote.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from experiments.parts.compared.plan import MATCHED, Job
 
 KINDS = {"images": images}
 RESULT, CLOCK, ANSWERS = "result.json", "seconds.json", "answers.npy"
+NAMES = ("method", "part", "strength", "weight", "lr", "seed", "longer", "member")
 
 
 def work(job: Job) -> dict[str, Any]:
@@ -53,8 +55,7 @@ def work(job: Job) -> dict[str, Any]:
 
 def described(job: Job) -> dict[str, Any]:
     """All that decides a run but its data and the code."""
-    names = ("method", "part", "strength", "weight", "lr", "seed", "longer", "member")
-    return {"task": job.task.name, "digest": job.task.digest, **{name: getattr(job, name) for name in names}}
+    return {"task": job.task.name, "digest": job.task.digest, **{name: getattr(job, name) for name in NAMES}}
 
 
 def found_result(job: Job) -> dict[str, Any] | None:
@@ -65,6 +66,37 @@ def found_result(job: Job) -> dict[str, Any] | None:
     result: dict[str, Any] = json.loads(path.read_text())
     same = all(result.get(name) == value for name, value in described(job).items())
     return result if same and result.get("data") == KINDS[job.task.kind].fingerprint(job) else None
+
+
+class Known:
+    """Results that were written to a file, to be found by their jobs."""
+
+    def __init__(self, results: Iterable[dict[str, Any]] = ()) -> None:
+        self._by_job = {self._key(result): result for result in results}
+
+    @staticmethod
+    def _key(told: dict[str, Any]) -> tuple[Any, ...]:
+        return (*(told[name] for name in (*NAMES, "digest", "data")), told.get("networks", 1))
+
+    def find(self, job: Job, networks: int = 1) -> dict[str, Any] | None:
+        """The result of a job, or of the ensemble of so many networks that begins with it."""
+        told = {**described(job), "data": KINDS[job.task.kind].fingerprint(job), "networks": networks}
+        found = self._by_job.get(self._key(told))
+        return None if found is None else {"task": job.task.name, **found}
+
+
+def usable(job: Job, known: Known) -> dict[str, Any] | None:
+    """The known result of a job that need not be run.
+
+    The answers of an ensemble's members are in their folders only: a member of an ensemble that is not known is run.
+    """
+    needed = in_ensemble(job) and known.find(replace(job, member=0), MATCHED[job.method]) is None
+    return None if needed else known.find(job)
+
+
+def in_ensemble(job: Job) -> bool:
+    """Whether a job's network is one of an ensemble's."""
+    return job.part == "final" and job.longer == 1 and job.task.matched and job.method in MATCHED
 
 
 class Clock:
@@ -87,27 +119,31 @@ class Clock:
         return sum(self.by_step.values())
 
 
-def ensembles(jobs: Sequence[Job]) -> list[dict[str, Any]]:
-    """The results of ensembles, one for each seed and method of `MATCHED`: the mean of their members' answers."""
+def ensembles(jobs: Sequence[Job], known: Known) -> list[dict[str, Any]]:
+    """The results of ensembles whose members are done, one for each seed and method of `MATCHED`, known or made."""
     made = []
     for job in jobs:
-        if job.member or job.longer > 1 or not job.task.matched or job.method not in MATCHED:
+        if job.member or not in_ensemble(job):
             continue
         members = [replace(job, member=member) for member in range(MATCHED[job.method])]
-        results = [found_result(member) for member in members]
-        answers = np.mean([np.load(member.folder / ANSWERS) for member in members], axis=0)
-        assert all(result is not None for result in results)
-        own = results[0] or {}
-        made.append(
-            {
-                **{name: own[name] for name in (*described(job), "data", "made")},
-                "networks": len(members),
-                "test": KINDS[job.task.kind].error_of(answers, job),
-                "steps": sum(result["steps"] for result in results if result),
-                "seconds": sum(result["seconds"] for result in results if result),
-            }
-        )
+        if (earlier := known.find(job, len(members))) is not None:
+            made.append(earlier)
+        elif None not in (results := [found_result(member) for member in members]):
+            made.append(_ensemble(members, [result for result in results if result is not None]))
     return made
+
+
+def _ensemble(members: Sequence[Job], results: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The result of the mean of the members' answers."""
+    first = members[0]
+    answers = np.mean([np.load(member.folder / ANSWERS) for member in members], axis=0)
+    return {
+        **{name: results[0][name] for name in (*described(first), "data", "made")},
+        "networks": len(members),
+        "test": KINDS[first.task.kind].error_of(answers, first),
+        "steps": sum(result["steps"] for result in results),
+        "seconds": sum(result["seconds"] for result in results),
+    }
 
 
 def _save(path: Path, array: Any) -> None:
