@@ -52,8 +52,16 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(tryfirst=True)  # before -m chooses
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """On CuPy only what asks for an array module is run: any other test is the same test on every backend."""
+    """On CuPy only what asks for an array module is run: any other test is the same test on every backend.
+
+    Tests of many passes are slow tests there.
+    """
+    if config.getoption("backend") == "cupy":
+        for item in items:
+            if item.get_closest_marker("many_passes"):
+                item.add_marker("slow")
     if config.getoption("backend") != "numpy":
         other = [item for item in items if "device" not in getattr(item, "fixturenames", ())]
         config.hook.pytest_deselected(items=other)

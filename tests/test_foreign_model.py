@@ -61,6 +61,7 @@ def test_every_search(search, distance, rng, put):
     assert float(trace.d.min()) > 0
 
 
+@pytest.mark.many_passes
 @pytest.mark.parametrize("name", CASES)
 def test_every_regularizer(name, rng, put):
     case = CASES[name]

@@ -175,6 +175,7 @@ def expected_tries(on, im, memory, search, b):
     return [selected, *others[: search.tries]]
 
 
+@pytest.mark.many_passes
 @pytest.mark.parametrize("tries", [0, 1, 2, 4])
 @pytest.mark.parametrize("fresh", [0, 1, 2, 3])
 @pytest.mark.parametrize("lent", [0, 1, 12])
@@ -236,6 +237,7 @@ def test_rows_do_not_know_each_other(search, lent, options, rng, put, xp):
         assert_close(alone.d, whole.d[rows])
 
 
+@pytest.mark.many_passes
 @pytest.mark.parametrize("fresh", [0, 1, 2, 3])
 @pytest.mark.parametrize("tries", [1, 2])
 def test_the_remembered_mask_is_not_lost(tries, fresh, rng, put):

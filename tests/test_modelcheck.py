@@ -15,6 +15,7 @@ from tests.support.foreign_model import Leaky, Weights, example
 from tests.support.networks import network
 
 
+@pytest.mark.many_passes
 @pytest.mark.parametrize(
     "options",
     [
@@ -41,6 +42,7 @@ def test_weights_are_drawn_and_single_precision_is_widened(rng, put):
     assert single.x.dtype == np.float32
 
 
+@pytest.mark.many_passes
 @pytest.mark.parametrize("jitter", [0.0, 0.3])
 def test_a_model_that_is_not_ours_passes(jitter, rng, put):
     model, params, songs = example(rng, put, jitter=jitter)

@@ -44,6 +44,7 @@ TRIED = {"short": SHORT, "long": LONG, "memory": Memory(), "many": Memory(tries=
 every_kind = pytest.mark.parametrize("search", TRIED.values(), ids=TRIED)
 
 
+@pytest.mark.many_passes
 @pytest.mark.parametrize("search", [LONG, Memory(tries=3, stage=4)], ids=["relax", "memory"])
 @pytest.mark.parametrize("scale", ["none", "inverted", "kept"])
 @pytest.mark.parametrize("name", NETS)
@@ -59,6 +60,7 @@ def test_every_model_and_scale_and_base_mask(name, scale, search, rng, put):
         assert float(trace.d.max()) > 0
 
 
+@pytest.mark.many_passes
 @every_kind
 def test_the_readout_and_the_weights_of_the_steps(search, rng, put):
     net = network(rng, put, H=5, B=4, steps="all")
@@ -129,6 +131,7 @@ def test_a_budget_of_nearly_every_unit(budget, rng, put):
         assert_true(net, find_adversary(*net, budgets=budget, search=search))
 
 
+@pytest.mark.many_passes
 @pytest.mark.parametrize("buffers", [False, True], ids=["", "with buffers"])
 @pytest.mark.parametrize("search", [LONG, Memory()], ids=["relax", "memory"])
 @every_engine

@@ -65,6 +65,7 @@ def test_train_learns_and_reports(tmp_path: Path, says: Any, monkeypatch: pytest
     assert len(rest[0]["valid_mean_mask"]["layer0"]) == 8
 
 
+@pytest.mark.many_passes
 @pytest.mark.parametrize("method", of_task("digits").methods)
 @pytest.mark.parametrize("cell", ["rnn", "gru"])
 def test_every_method(method: str, cell: str, tmp_path: Path, says: Any, device: Any) -> None:

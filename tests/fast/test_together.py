@@ -204,6 +204,7 @@ def test_a_body_of_ones_own_needs_bodies_of_ones_own():
                 return super().body(params, batch, **given)
 
 
+@pytest.mark.many_passes
 @pytest.mark.parametrize("regularizer", REGULARIZERS.values(), ids=REGULARIZERS)
 @pytest.mark.parametrize("share", [True, False])
 def test_same_bits_from_used_buffers(regularizer, share, rng, put):

@@ -20,6 +20,7 @@ CASES = list(every_case(None))
 every_cell = pytest.mark.parametrize("cell", ["rnn", "lstm", "gru"])
 
 
+@pytest.mark.many_passes
 @every_cell
 @pytest.mark.parametrize(("n_layers", "valid"), [(1, None), (2, RAGGED)], ids=["one layer", "two layers, ragged"])
 @pytest.mark.parametrize("name", CASES)

@@ -74,6 +74,7 @@ def penalty(at, n):
     return 0 if found is None else found
 
 
+@pytest.mark.many_passes
 @pytest.mark.filterwarnings(OFF)
 @pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
 @pytest.mark.parametrize("name", CASES)
@@ -189,6 +190,7 @@ def test_new_words_are_a_remedy_for_a_zero_map(rng, put):
     assert np.abs(to_host(trace.im["layer0"])).max() > 1e-6
 
 
+@pytest.mark.many_passes
 @pytest.mark.filterwarnings(OFF)
 @pytest.mark.parametrize("name", CASES)
 def test_buffers_change_nothing(name, rng, put):

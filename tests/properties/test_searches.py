@@ -95,6 +95,7 @@ def test_with_a_budget_for_every_unit_the_ball_holds_every_mask(cell, rng, put):
     np.testing.assert_allclose(to_host(trace.d), chain.add, rtol=1e-10)
 
 
+@pytest.mark.many_passes
 def test_on_average_reselection_and_relaxation_are_stronger_than_greed_and_greed_than_chance(put):
     """Not a theorem: the mean share of the maximum over a few hundred examples, one network for each seed."""
     shares = {Random(): [], Greedy(K=2): [], Reselect(): [], Relax(): []}

@@ -141,6 +141,7 @@ def test_every_nth_step_is_unbiased(
     assert_close(mean, (full.d, full.dfeatures0, full.dfeatures1, full.params), 1e-12)
 
 
+@pytest.mark.many_passes
 def test_of_a_search_every_nth_step_is_more(put: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """EL's mean over the first steps is its whole value; the mean of AdD's maxima is above the maximum of a mean."""
     n, found = 3, {}

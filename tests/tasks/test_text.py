@@ -236,6 +236,7 @@ def test_a_step_in_groups_is_that_of_the_whole_batch(put: Any) -> None:
     assert len(term.value) == 12
 
 
+@pytest.mark.many_passes
 @pytest.mark.parametrize("name", ["fd", "vat", "at", "add K=2", "add+vat"])
 @pytest.mark.parametrize("count", [2, 5, 10])
 def test_members_share_a_step_in_groups(name: str, count: int, put: Any) -> None:

@@ -38,6 +38,7 @@ from tests.support.problems import Around, Poisoned, Scripted, task
 METHODS = [Plain(), VD(p=0.2), EL(p=0.2), FD(p=0.2), Pi(p=0.2), AdD(delta=0.4), AT(norm=0.1), VAT(norm=0.1)]
 
 
+@pytest.mark.many_passes
 @pytest.mark.parametrize("regularizer", METHODS, ids=lambda r: type(r).__name__)
 def test_training_learns(regularizer: Any, put: Any) -> None:
     toy = task(put, regularizer)

@@ -132,6 +132,7 @@ def end(toy: Any, workers: Any) -> Any:
         workers.close()
 
 
+@pytest.mark.many_passes
 def test_ranks_gather_what_each_of_them_found(put: Any) -> None:
     toy = task(put, REMEMBERS, dtype=np.float64)
     alone, _ = train(toy, Recipe(steps=14))

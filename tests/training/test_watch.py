@@ -14,6 +14,7 @@ from tests.support.compare import assert_same_bits
 from tests.support.problems import task
 
 
+@pytest.mark.many_passes
 @pytest.mark.parametrize("search", [Greedy(K=2, keep="last"), Memory()], ids=lambda s: s.name)
 def test_every_second_evaluation_says_it(search: Any, put: Any) -> None:
     toy = task(put, AdD(budgets=2, search=search))
