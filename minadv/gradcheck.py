@@ -112,13 +112,13 @@ def check(
     ``forward(**args)`` returns an array or a tree of arrays. ``backward(args, cotangent)`` takes the arguments and a
     cotangent of the output's structure, and returns the gradients by argument name. An argument with floating numbers
     that it returns none for is listed as unchecked, and the check fails, unless ``left_out`` names the argument. An
-    argument may be an array or a tree (a dataclass of parameters): its leaves are checked one by one as
-    ``"params.W"``. Arrays of at most ``elementwise`` entries are checked entry by entry, larger ones along
+    argument may be an array, a Python float, or a tree (a dataclass of parameters): its leaves are checked one by one
+    as ``"params.W"``. Arrays of at most ``elementwise`` entries are checked entry by entry, larger ones along
     ``directions`` random directions.
 
     Raises TypeError for an argument that is not float64, ValueError for a gradient of the wrong shape.
     """
-    args = dict(args)
+    args = {name: tree_map(_as_scalar, value) if _has_python_float(value) else value for name, value in args.items()}
     expect_generator(rng)
     if isinstance(left_out, str) or set(left_out) - set(args):
         raise ValueError(f"left_out is {left_out!r}, expected a tuple of arguments among {sorted(args)}")
@@ -148,8 +148,10 @@ def check(
             label = f"{name}.{leaf}" if leaf else name
             if leaf not in analytic:
                 raise ValueError(f"backward returned no gradient for {label}")
-            if analytic[leaf].shape != value.shape:
-                raise ValueError(f"the gradient of {label} has shape {analytic[leaf].shape}, expected {value.shape}")
+            if np.shape(analytic[leaf]) != value.shape:
+                raise ValueError(
+                    f"the gradient of {label} has shape {np.shape(analytic[leaf])}, expected {value.shape}"
+                )
             small = value.size <= elementwise
             probes = np.eye(value.size) if small else rng.standard_normal((directions, value.size))
             numeric = np.array(
@@ -165,6 +167,15 @@ def check(
             expected = probes @ np.asarray(to_host(analytic[leaf]), dtype=np.float64).reshape(-1)
             rows.append(_row(label, expected, numeric, value.shape if small else None, tol, floor))
     return Report(tuple(rows), tol, tuple(unchecked), tuple(left_out))
+
+
+def _has_python_float(tree: Any) -> bool:
+    return any(type(leaf) is float for _, leaf in leaves(tree))
+
+
+def _as_scalar(leaf: Any) -> Any:
+    """A Python float as a scalar of NumPy, which has a dtype and a shape as arrays do; anything else as it is."""
+    return np.float64(leaf) if type(leaf) is float else leaf
 
 
 def _is_floating(tree: Any) -> bool:

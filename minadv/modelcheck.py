@@ -6,7 +6,8 @@ r"""A model of one's own, held to the protocol in one call: what it lacks, its s
     assert check_model(model, batch)
 
 Each part is run in float64 on the batch and compared with central differences (`minadv.gradcheck`): the gradients of
-the body to weights, masks and inputs, those of the head and of the comparison. A few examples of a few steps will do.
+the body to weights, masks, inputs and first state, those of the head and of the comparison. A few examples of a
+few steps will do.
 """
 
 from __future__ import annotations
@@ -83,11 +84,15 @@ def check_model(model: Any, batch: Any, params: Any = None, *, rng: np.random.Ge
     looked.at("what it has", lambda: _protocol(model, batch, params))
     if looked.passed:
         looked.begin(batch, params)
-    if looked.passed:
+    begun = looked.passed
+    if begun:
         looked.at("the body's features", looked.features)
+    if looked.passed:  # all that follows is made from the features
         looked.at("a mask of ones is no mask", looked.ones)
         looked.at("every mask has an effect", looked.effects)
         looked.at("the body's gradients", looked.body_gradients)
+        if looked.has_state:
+            looked.at("the gradient of the first state", looked.state_gradient)
         looked.at("what body_backward is not asked for", looked.unasked)
         if hasattr(model, "bodies"):
             looked.at("several passes at once", looked.together)
@@ -95,7 +100,12 @@ def check_model(model: Any, batch: Any, params: Any = None, *, rng: np.random.Ge
             looked.at("the head's gradients", looked.head_gradients)
         for name in ("js", "kl"):
             looked.at(f"the gradients of compare, {name}", partial(looked.compare_gradients, name))
+        looked.at("compare with a stopped base", looked.stopped)
+        looked.at("compare with weights lam", looked.weighted)
         looked.at("compare with itself", looked.itself)
+        if hasattr(model, "logits"):
+            looked.at("the logits", looked.logits)
+    if begun:
         looked.at("nothing was changed", looked.unchanged)
     return Report(type(model).__name__, tuple(looked.findings))
 
@@ -149,19 +159,26 @@ class _Looked:
             self.findings.append(Finding(what, False, f"{type(error).__name__}: {error}"))
 
     def begin(self, batch: Any, params: Any) -> None:
-        """The batch and the weights in float64, masks, noise and a first pass."""
+        """The batch and the weights in float64, masks and noise."""
         self.batch = tree_map(_double, batch) if children(batch) is not None else batch
-        try:
-            drawn = self.model.init(self.rng, dtype=np.float64) if params is None else params
-        except Exception as error:
-            self.findings.append(Finding("init", False, f"{type(error).__name__}: {error}"))
-            return
         example = next((leaf for _, leaf in leaves(self.batch) if hasattr(leaf, "dtype")), np.zeros(0))
-        self.params = tree_map(lambda a: same_place(_double(a), example), drawn)
+
+        def draw() -> None:
+            self.params = self.model.init(self.rng, dtype=np.float64)
+
+        def noise() -> None:
+            self.noise = self.model.noise(self.rng, self.batch)
+
+        self.params = params
+        if params is None:
+            self.at("init", draw)
+        if not self.passed:
+            return
+        self.params = tree_map(lambda a: same_place(_double(a), example), self.params)
         self.before = tree_map(lambda a: a.copy() if hasattr(a, "copy") else a, (self.params, self.batch))
         B, sites = len(self.batch), self.model.sites
         self.masks = {s.name: same_place(self.rng.uniform(0.5, 1.5, (B, s.H)), example) for s in sites}
-        self.noise = self.model.noise(self.rng, self.batch)
+        self.at("noise", noise)
 
     def run(self, masks: Any, params: Any = None, **more: Any) -> Any:
         params = self.params if params is None else params
@@ -179,7 +196,13 @@ class _Looked:
         if not bool((self.run({})[0] == self.f0).all()):
             raise _Wrong("two calls with the same arguments return different numbers: draw random ones in noise")
         self.f1: Array = self.run(self.masks)[0]
+        self.state = found[1]
         return f"(N, B, F) = {shape_text(self.f0.shape)}"
+
+    @property
+    def has_state(self) -> bool:
+        """Whether the last state of a pass holds numbers that a gradient could go to."""
+        return any(getattr(getattr(leaf, "dtype", None), "kind", "") == "f" for _, leaf in leaves(self.state))
 
     def ones(self) -> None:
         ones = {name: namespace(m).ones_like(m) for name, m in self.masks.items()}
@@ -213,6 +236,19 @@ class _Looked:
         self._check(lambda params, masks, **more: self.run(masks, params, **more)[0], backward, args)
         return "weights, masks" + (", inputs" if inputs else "; without n_inputs and valid, AT and VAT cannot be used")
 
+    def state_gradient(self) -> str:
+        """The last state of one pass is the first of the next."""
+        _, _, cache = self.run(self.masks, state=self.state)
+        if self.model.body_backward(self.params, cache, self.f0).state is None:
+            return "body_backward returns none"
+
+        def backward(args: Any, dfeatures: Array) -> dict[str, Any]:
+            _, _, cache = self.run(self.masks, state=args["state"])
+            return {"state": self.model.body_backward(self.params, cache, dfeatures).state}
+
+        self._check(lambda state: self.run(self.masks, state=state)[0], backward, {"state": self.state})
+        return ""
+
     def unasked(self) -> None:
         _, _, cache = self.run({})
         some = next(iter(self.masks))
@@ -244,11 +280,11 @@ class _Looked:
         self._check(forward, backward, {"params": self.params, "features": self.f1}, scale_by_cotangent=True)
         return "weights, features"
 
-    def compare_gradients(self, name: str) -> str:
+    def compare_gradients(self, name: str, lam: Array | None = None) -> str:
         distance = distances.by_name(name)
 
         def compared(params: Any, features0: Array, features1: Array) -> Comparison:
-            found = self.model.compare(params, features0, features1, None, distance)
+            found = self.model.compare(params, features0, features1, lam, distance)
             if not isinstance(found, Comparison):
                 raise _Wrong(f"compare returned a {type(found).__name__}, expected minadv.protocol.Comparison")
             if found.d.shape != (len(self.batch),):
@@ -262,10 +298,48 @@ class _Looked:
 
         args = {"params": self.params, "features0": self.f0, "features1": self.f1}
         self._check(lambda **given: compared(**given).d.sum(keepdims=True), backward, args, scale_by_cotangent=True)
-        stopped = self.model.compare(self.params, self.f0, self.f1, None, distance, stop_base=True, weights=False)
-        if stopped.dfeatures0 is not None or stopped.params is not None:
-            raise _Wrong("stop_base=True, weights=False returned dfeatures0 or params, expected None for both")
         return "weights, both features"
+
+    def stopped(self) -> None:
+        """No gradient to the base, and those of the other pass as they were.
+
+        The distance js is symmetric: what goes to the weights through one pass alone, and through the other alone with
+        the two exchanged, adds up to what goes to them through both.
+        """
+        js = distances.by_name("js")
+        bare = self.model.compare(self.params, self.f0, self.f1, None, js, stop_base=True, weights=False)
+        if bare.dfeatures0 is not None or bare.params is not None:
+            raise _Wrong("stop_base=True, weights=False returned dfeatures0 or params, expected None for both")
+        both = self.model.compare(self.params, self.f0, self.f1, None, js)
+        one = self.model.compare(self.params, self.f0, self.f1, None, js, stop_base=True)
+        other = self.model.compare(self.params, self.f1, self.f0, None, js, stop_base=True)
+        for said, found in (("stop_base=True", one), ("stop_base=True, weights=False", bare)):
+            _expect_close(f"{said} returns another d", found.d, both.d)
+            _expect_close(f"{said} returns another dfeatures1", found.dfeatures1, both.dfeatures1)
+        parts = [dict(leaves(tree_filled(a.params, self.params))) for a in (one, other, both)]
+        for name, whole in parts[2].items():
+            said = f"stop_base=True returns a gradient of {name} that is not that through the second pass alone"
+            _expect_close(said, parts[0][name] + parts[1][name], whole)
+
+    def weighted(self) -> None:
+        r"""The distance is :math:`\sum_t \lambda_t D_t`: linear in lam, and a step of weight zero has no gradient."""
+        a, b = (same_place(self.rng.uniform(0.5, 1.5, self.f0.shape[:2]), self.f0) for _ in range(2))
+        a[0, 0] = 0
+        js = distances.by_name("js")
+        one, two, mixed = (self.model.compare(self.params, self.f0, self.f1, w, js) for w in (a, b, a + 2 * b))
+        expected = "expected the sum over steps of lam (N, B) times the distance"
+        _expect_close(f"d is not linear in lam: {expected}", mixed.d, one.d + 2 * two.d, floor=0.0)
+        if bool(one.dfeatures1[0, 0].any()):
+            raise _Wrong(f"a step that lam gives no weight has a gradient: {expected}")
+        self.compare_gradients("js", a)
+
+    def logits(self) -> str:
+        found = self.model.logits(self.params, self.f0)
+        shape = getattr(found, "shape", None)
+        if shape is None or len(shape) != 3 or shape[:2] != self.f0.shape[:2]:
+            said = f"a {type(found).__name__}" if shape is None else f"shape {shape_text(shape) if shape else '()'}"
+            raise _Wrong(f"logits returned {said}, expected (N, B, C) with (N, B) = {shape_text(self.f0.shape[:2])}")
+        return f"(N, B, C) = {shape_text(shape)}"
 
     def itself(self) -> None:
         d = self.model.compare(self.params, self.f0, self.f0, None, distances.by_name("js")).d
@@ -293,6 +367,6 @@ def _double(a: Any) -> Any:
     return a.astype(np.float64) if getattr(getattr(a, "dtype", None), "kind", "") == "f" else a
 
 
-def _expect_close(said: str, a: Array, b: Array) -> None:
-    if a.shape != b.shape or float(abs(a - b).max()) > 1e-9 * max(1.0, float(abs(b).max())):
+def _expect_close(said: str, a: Array, b: Array, *, floor: float = 1.0) -> None:
+    if a.shape != b.shape or not float(abs(a - b).max()) <= 1e-9 * max(floor, float(abs(b).max())):
         raise _Wrong(said)

@@ -91,8 +91,8 @@ def _of_cell(arrays: Mapping[str, Any], prefix: str | None) -> dict[str, Array]:
 def classifier_from_torch(module: Any) -> tuple[str, tuple[Any, ...], Array, Array]:
     r"""The cell's name, its layers, V (H, C) and b (C,) of a module with one RNN, LSTM or GRU and a softmax.
 
-    The softmax is the module's one ``nn.Linear`` that takes H inputs. One with a single output z is the two-class case
-    (0, z): class 1 has the probability :math:`\sigma(z)`.
+    The softmax is the module's one ``nn.Linear`` that takes H inputs; weights of anything else are refused. One with a
+    single output z is the two-class case (0, z): class 1 has the probability :math:`\sigma(z)`.
     """
     inside = dict(module.named_modules())
     cells = {name: one for name, one in inside.items() if type(one).__name__ in ("RNN", "LSTM", "GRU")}
@@ -109,12 +109,26 @@ def classifier_from_torch(module: Any) -> tuple[str, tuple[Any, ...], Array, Arr
         raise ValueError(
             f"{type(module).__name__} has {len(heads)} modules Linear that take H = {H} inputs, expected one"
         )
-    [head] = heads.values()
+    [(answer, head)] = heads.items()
+    _expect_no_more(module, inside, at, answer)
     V = np.ascontiguousarray(as_host(head.weight).T)
     b = np.zeros(V.shape[1], V.dtype) if head.bias is None else as_host(head.bias).copy()
     if V.shape[1] == 1:
         V, b = np.concatenate([0 * V, V], axis=1), np.concatenate([0 * b, b])
     return kind, params, V, b
+
+
+def _expect_no_more(module: Any, inside: Mapping[str, Any], *used: str) -> None:
+    """Raise ValueError for parameters or buffers of a module that are in none of the parts of these names."""
+    parts = tuple(f"{name}." for name in used)
+    more = [name for name in module.state_dict() if not name.startswith(parts)]
+    if more:
+        owner = more[0].rpartition(".")[0]
+        said = f"{type(module).__name__} has {more[0]} ({type(inside[owner]).__name__})"
+        raise ValueError(
+            f"{said} beside {' and '.join(used)}: a Classifier is a cell and a softmax alone; "
+            "minadv.torch_door takes any network"
+        )
 
 
 def to_torch(params: Any, layer: int = 0) -> dict[str, Array]:

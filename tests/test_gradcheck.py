@@ -151,6 +151,26 @@ def test_whole_numbers_have_no_gradient(rng, put):
     assert gradcheck.check(pick, pick_backward, args, rng=rng).unchecked == ()
 
 
+def test_a_python_float_is_an_argument_too(rng, put):
+    """Left out by backward, it is listed and fails; its gradient, a number or an array of shape (), is checked."""
+
+    def line(a, x):
+        return a * x
+
+    args = {"a": 2.0, "x": put(rng.standard_normal(3))}
+    report = gradcheck.check(line, lambda given, dy: {"x": given["a"] * dy}, args, rng=rng)
+    assert (report.passed, report.unchecked) == (False, ("a",))
+    assert gradcheck.check(line, lambda given, dy: {"x": given["a"] * dy}, args, rng=rng, left_out=("a",))
+
+    def both(of, factor):
+        return lambda given, dy: {"x": given["a"] * dy, "a": of(factor * (given["x"] * dy).sum())}
+
+    for of in (float, lambda a: a):
+        assert gradcheck.check(line, both(of, 1.0), args, rng=rng)["a"].passed
+        assert not gradcheck.check(line, both(of, 1.001), args, rng=rng)["a"].passed
+    assert type(args["a"]) is float
+
+
 def test_a_report_is_true_if_it_passed(args, rng):
     assert gradcheck.check(forward, backward, args, rng=rng)
     wrong = gradcheck.check(forward, lambda args, dy: {**backward(args, dy), "x": 0 * args["x"]}, args, rng=rng)

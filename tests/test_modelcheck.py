@@ -9,9 +9,9 @@ import minadv
 from minadv.base.trees import tree_map
 from minadv.modelcheck import ModelError, check_model
 from minadv.models import Classifier
-from minadv.protocol import Comparison, ModelGrads, Site
+from minadv.protocol import Site
 from tests.support.cells import RAGGED
-from tests.support.foreign_model import Leaky, Weights, example
+from tests.support.foreign_model import Leaky, example
 from tests.support.networks import network
 
 
@@ -116,8 +116,59 @@ class Twice(Leaky):
         self.sites = (Site("z", 4), Site("z", 4))
 
 
+class Unstopped(Leaky):
+    """It goes to the base, whatever it is told."""
+
+    def compare(self, *given, stop_base=False, **more):
+        return super().compare(*given, **more)
+
+
+class Unweighted(Leaky):
+    def compare(self, params, features0, features1, lam, distance, **more):
+        return super().compare(params, features0, features1, None, distance, **more)
+
+
+class OneWeight(Leaky):
+    """One weight for all examples, their mean."""
+
+    def compare(self, params, features0, features1, lam, distance, **more):
+        mean = None if lam is None else 0 * lam + lam.mean()
+        return super().compare(params, features0, features1, mean, distance, **more)
+
+
+def if_stopped(change):
+    """A change to what compare returns where the base is stopped, and nowhere else."""
+
+    def changed(found, *_, stop_base=False, weights=True, **__):
+        return change(found, weights) if stop_base else found
+
+    return wrong("compare", changed)
+
+
 def raises(*_, **__):
     raise KeyError("V")
+
+
+class Flat(Leaky):
+    """Logits without the axis of steps; its head and its comparison have their own."""
+
+    def logits(self, params, features):
+        return super().logits(params, features)[0]
+
+    def head(self, *given):
+        return Leaky(2, 4).head(*given)
+
+    def compare(self, *given, **more):
+        return Leaky(2, 4).compare(*given, **more)
+
+
+def scale_w(grads, factor):
+    return replace(grads, w=factor * grads.w)
+
+
+def halved(found, lam):
+    """The gradient of features1 is half of what it should be, but only if there are weights."""
+    return found if lam is None else replace(found, dfeatures1=0.5 * found.dfeatures1)
 
 
 MISTAKES = {
@@ -176,11 +227,49 @@ MISTAKES = {
         "the gradients of compare, js",
         "compare returned a ndarray, expected minadv.protocol.Comparison",
     ),
-    "a base that is not stopped": (
+    "one gradient for both features": (
         wrong("compare", lambda found, *_, **__: replace(found, dfeatures0=found.dfeatures1)),
         "the gradients of compare, js",
         "FAIL features0",
     ),
+    "a base that is not stopped": (
+        Unstopped,
+        "compare with a stopped base",
+        "stop_base=True, weights=False returned dfeatures0 or params, expected None for both",
+    ),
+    "another distance if the base is stopped": (
+        if_stopped(lambda found, _: replace(found, d=2 * found.d)),
+        "compare with a stopped base",
+        "stop_base=True returns another d\n",
+    ),
+    "another gradient if the base is stopped": (
+        if_stopped(lambda found, weights: replace(found, dfeatures1=(1 if weights else 1.001) * found.dfeatures1)),
+        "compare with a stopped base",
+        "stop_base=True, weights=False returns another dfeatures1",
+    ),
+    "weights that are reached through the base": (
+        if_stopped(lambda found, weights: replace(found, params=scale_w(found.params, 1.001) if weights else None)),
+        "compare with a stopped base",
+        "stop_base=True returns a gradient of w that is not that through the second pass alone",
+    ),
+    "no use of lam": (Unweighted, "compare with weights lam", "d is not linear in lam: expected the sum over steps of"),
+    "one lam for all": (OneWeight, "compare with weights lam", "a step that lam gives no weight has a gradient"),
+    "gradients without lam": (
+        wrong("compare", lambda found, self, params, f0, f1, lam, *_, **__: halved(found, lam)),
+        "compare with weights lam",
+        "FAIL features1",
+    ),
+    "gradient of the first state": (
+        wrong("body_backward", scaled(state=1.001)),
+        "the gradient of the first state",
+        "FAIL state",
+    ),
+    "logits of two axes": (
+        Flat,
+        "the logits",
+        r"logits returned shape \(3, 2\), expected \(N, B, C\) with \(N, B\) = \(1, 3\)",
+    ),
+    "noise that raises": (wrong("noise", raises), "noise", "KeyError: 'V'"),
     "a distance to itself": (
         wrong("compare", lambda found, *_, **__: replace(found, d=found.d + 1)),
         "compare with itself",
@@ -249,6 +338,22 @@ def test_what_a_model_lacks(rng):
             report.raise_if_failed()
 
 
+def test_features_that_fail_are_the_last_that_is_said_of_them(rng):
+    _, params, songs = example(rng, lambda tree: tree)
+    for name in ("features alone", "features of one example", "single precision"):
+        report = check_model(MISTAKES[name][0](2, 4), songs, params)
+        assert [finding.what for finding in report.findings if not finding.passed] == ["the body's features"]
+        assert "_Looked" not in str(report)
+
+
+def test_a_state_may_have_no_gradient(rng):
+    _, params, songs = example(rng, lambda tree: tree)
+    model = wrong("body_backward", lambda g, *_, **__: replace(g, state=None))(2, 4)
+    report = check_model(model, songs, params)
+    assert report, str(report)
+    assert report["the gradient of the first state"].found == "body_backward returns none"
+
+
 def test_initial_weights_that_fail(rng, put):
     class Broken(Classifier):
         def init(self, rng, *, dtype=np.float32):
@@ -261,11 +366,13 @@ def test_initial_weights_that_fail(rng, put):
 def test_several_passes_at_once_must_be_the_same(rng, put):
     class Other(Classifier):
         def bodies(self, params, batch, *, masks, noises, **given):
-            return super().bodies(params, batch, masks=[{}] * len(masks), noises=noises, **given)
+            masks = masks if len(masks) == 1 else [{}] * len(masks)  # body is bodies of one pass
+            return super().bodies(params, batch, masks=masks, noises=noises, **given)
 
     _, params, batch = network(rng, put)
     report = check_model(Other(2, 4, 3), batch, params)
-    assert not report
+    assert [finding.what for finding in report.findings if not finding.passed] == ["several passes at once"]
+    assert report["several passes at once"].found == "bodies returns other features than body"
 
 
 def test_a_sequence_of_one_step_is_said_to_have_no_recurrent_mask(rng, put):
@@ -279,4 +386,3 @@ def test_the_door():
     assert minadv.check_model is check_model
     with pytest.raises(TypeError, match="rng is 0, expected"):
         check_model(Leaky(2, 4), None, rng=0)
-    assert {ModelGrads, Comparison, Weights}  # the records that a model of one's own returns

@@ -77,7 +77,10 @@ class Feed:
                     f"the batches ended after {number}, and step {number} needs one more: give fewer steps, or a list"
                 ) from None
             self._iterator = iter(self._batches)
-            batch = next(self._iterator)
+            batch = next(self._iterator, None)
+            if batch is None:
+                said = f"the batches ended after {number} and had none when they were read again"
+                raise DataError(f"{said}: give a list, or what begins anew at each iter()") from None
         split = as_split(batch, f"batch {number}", dtype=self._dtype)
         if number and split.x.shape[2] != self.x.shape[2]:
             raise DataError(

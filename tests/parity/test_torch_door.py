@@ -156,6 +156,16 @@ class Net(torch.nn.Module):
         return self.answer(self.reader(x)[0][-1])
 
 
+def with_more(part):
+    net = Net()
+    net.more = part
+    return net
+
+
+def test_parts_without_weights_may_be_there():
+    assert Classifier.from_torch(with_more(torch.nn.Dropout(0.5)))[0].n_hidden == 4
+
+
 @pytest.mark.parametrize("kind", ["RNN", "LSTM", "GRU"])
 @pytest.mark.parametrize("options", [{}, {"num_layers": 2}, {"bias": False}], ids=str)
 def test_a_classifier_from_a_module(kind, options, rng):
@@ -186,6 +196,10 @@ def test_one_output_is_the_two_class_case(rng):
         (lambda: torch.nn.LSTM(2, 4), "LSTM has 0 modules Linear that take H = 4 inputs, expected one"),
         (lambda: Net(bidirectional=True), "weight_ih_l0_reverse: a bidirectional module"),
         (lambda: Net("RNN", nonlinearity="relu"), "reader has the nonlinearity 'relu', expected 'tanh'"),
+        (lambda: with_more(torch.nn.Embedding(9, 2)), r"Net has more.weight \(Embedding\) beside reader and answer: a"),
+        (lambda: with_more(torch.nn.LayerNorm(4)), r"Net has more.weight \(LayerNorm\) beside reader and answer: a"),
+        (lambda: with_more(torch.nn.Linear(5, 2)), r"Net has more.weight \(Linear\) beside .*torch_door takes any"),
+        (lambda: with_more(torch.nn.Parameter(torch.ones(2))), r"Net has more \(Net\) beside reader and answer"),
     ],
 )
 def test_modules_that_are_no_classifier(net, said):

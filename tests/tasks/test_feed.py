@@ -71,6 +71,21 @@ def test_batches_by_their_step() -> None:
     np.testing.assert_array_equal(feed.x, X[:10])
 
 
+def test_batches_that_are_gone_when_they_are_read_again() -> None:
+    class Once:
+        """It can be asked for an iterator again, which then has nothing."""
+
+        def __init__(self) -> None:
+            self.left = iter(LIST[:2])
+
+        def __iter__(self) -> Iterator[Any]:
+            yield from self.left
+
+    said = "the batches ended after 2 and had none when they were read again: give a list"
+    with pytest.raises(DataError, match=said):
+        minadv.fit(MODEL, Once(), steps=6, **HOW)
+
+
 @pytest.mark.parametrize(
     ("data", "how", "kind", "said"),
     [
