@@ -55,7 +55,8 @@ def new_runs(args: argparse.Namespace, name: str) -> None:
     values = []
     for number in args.seeds:
         out = None if args.out is None else f"{args.out}-seed{number}"
-        values.append(new_run(argparse.Namespace(**{**vars(args), "seed": number, "out": out}), f"{name}-seed{number}"))
+        one = argparse.Namespace(**{**vars(args), "seed": number, "seeds": None, "out": out})
+        values.append(new_run(one, f"{name}-seed{number}"))
     known = [value for value in values if value is not None]
     if len(known) > 1:
         metric = args.family.metrics[0]
@@ -78,7 +79,7 @@ def new_run(args: argparse.Namespace, name: str) -> float | None:
     arguments = args.family.arguments(args, data)
     arguments["model"] = replace(arguments["model"], engine=args.engine)
     if args.config is not None:
-        say(configuration.effective(args))
+        say(configuration.effective(args, about, arguments))
     return train(plan(data=data, seed=args.seed, device=device, out=out, about=about, **arguments), args)
 
 
