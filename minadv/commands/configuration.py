@@ -19,12 +19,16 @@ from pathlib import Path
 from typing import Any
 
 from minadv.base.errors import DataError
-from minadv.commands.options import OPTIONS, first_argument
+from minadv.commands.options import OPTIONS, place_of_first
 from minadv.data import files
+from minadv.tasks.methods import has_use
 
 SHARES = ("ramp_up", "ramp_down")  # presets have them as shares of the run, options in epochs
 NEVER = ("config", "resume", "out", "overwrite")
 """Options that a file cannot give, or that say nothing of what is trained."""
+
+OF_OWN = ("valid_share", "test_share")  # which data that have their parts cannot be given
+SHORTEST = "--co"  # argparse takes what is cut short, if no other option begins so
 
 
 def expand(parser: argparse.ArgumentParser, arguments: list[str], positional: str) -> list[str]:
@@ -38,10 +42,11 @@ def expand(parser: argparse.ArgumentParser, arguments: list[str], positional: st
     except DataError as error:
         parser.prog = parser.prog.split()[0]
         parser.error(str(error))
-    first, at = held.get(positional), 1 if arguments and not arguments[0].startswith("-") else 0
-    if first is not None and first_argument(arguments) is None:
-        return [str(first), *given, *arguments]
-    return [*arguments[:at], *given, *arguments[at:]]
+    at = place_of_first(arguments)
+    if at is not None:  # before the options of the file: a list among them would take it as its last value
+        return [arguments[at], *given, *arguments[:at], *arguments[at + 1 :]]
+    first = [str(held[positional])] if positional in held else []
+    return [*first, *given, *arguments]
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -56,29 +61,41 @@ def read(path: Path) -> dict[str, Any]:
     return {name.replace("_", "-"): value for name, value in held.items()}
 
 
-def effective(args: argparse.Namespace) -> str:
-    """The options in force, as a file of options: given, the preset's, or those that fit the data."""
-    lines = [f"# the options in force; minadv train --config FILE reads such a file\ntask = {json.dumps(args.task)}"]
-    epochs = args.train_steps is not None or args.epochs is not None or "epochs" in args.preset.values
+def effective(args: argparse.Namespace, about: dict[str, Any], arguments: dict[str, Any]) -> str:
+    """The options in force, as a file of options: given, the preset's, or those that fit the data.
+
+    ``about`` and ``arguments`` are what the family makes of the options; the method has a use for all that are told.
+    """
+    lines = [f"# the options in force; minadv {args.command} --config FILE reads such a file"]
+    lines.append(f"task = {json.dumps(args.task)}")
+    decided = {**about, **args.family.in_force(args, arguments)}
     for name in " ".join(args.family.options.values()).split():
         dest = name.replace("-", "_")
-        value = getattr(args, dest)
-        if value is None and dest in SHARES:
-            continue
-        value = args.preset.values.get(dest) if value is None and args.preset is not None else value
-        other = args.train_steps is not None if name == "epochs" else args.train_steps is None
-        if name not in NEVER and value is not None and not (name in ("epochs", "train-steps") and other and epochs):
+        value = decided[dest] if dest in decided else _chosen(args, dest)
+        said = value is not None and name not in NEVER and not (args.family.methods and not has_use(args, dest))
+        if said and not (dest in OF_OWN and dest not in about):
             lines.append(f"{name} = {json.dumps(list(value) if isinstance(value, tuple) else value)}")
     return "\n".join(lines)
 
 
+def _chosen(args: argparse.Namespace, dest: str) -> Any:
+    """An option, or what the preset has in its place; None if neither says it, or another option says it instead."""
+    value, preset = getattr(args, dest), {} if args.preset is None else args.preset.values
+    if value is not None or dest in SHARES:
+        return value
+    in_epochs = args.epochs is not None or (args.train_steps is None and "epochs" in preset)
+    instead = {"epochs": args.train_steps is not None, "train_steps": in_epochs}
+    return None if instead.get(dest) else preset.get(dest)
+
+
 def _named(arguments: list[str]) -> Path | None:
-    """The file that ``--config`` names; the option may be written with =."""
+    """The file that ``--config`` names; the option may be written with =, and cut short as argparse allows."""
     for n, word in enumerate(arguments):
-        if word == "--config" and n + 1 < len(arguments):
-            return Path(arguments[n + 1])
-        if word.startswith("--config="):
-            return Path(word.removeprefix("--config="))
+        option, equals, value = word.partition("=")
+        if option.startswith(SHORTEST) and "--config".startswith(option):
+            if equals:
+                return Path(value)
+            return Path(arguments[n + 1]) if n + 1 < len(arguments) else None
     return None
 
 

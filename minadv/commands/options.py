@@ -233,6 +233,12 @@ def add_options(parser: CommandParser, family: Family, preset: Preset | None = N
 
 def first_argument(arguments: list[str]) -> str | None:
     """The first argument that is neither an option of a command that trains nor the value of one."""
+    at = place_of_first(arguments)
+    return None if at is None else arguments[at]
+
+
+def place_of_first(arguments: list[str]) -> int | None:
+    """Where the first argument stands that is neither an option of a command that trains nor the value of one."""
     flags = {f"--{name}" for name, how in OPTIONS.items() if "action" in how} | set(HELP)
     flags |= {f"--no-{name}" for name, how in OPTIONS.items() if how.get("action") is argparse.BooleanOptionalAction}
     valued, n = {f"--{name}" for name in OPTIONS} - flags, 0
@@ -240,7 +246,7 @@ def first_argument(arguments: list[str]) -> str | None:
         option = arguments[n]  # may be cut short; but --p is an option itself, not only a short --permuted
         alone = "=" in option or (option not in valued and any(flag.startswith(option) for flag in flags))
         n += 1 if alone else 2
-    return arguments[n] if n < len(arguments) else None
+    return n if n < len(arguments) else None
 
 
 def expect_only_resuming(args: argparse.Namespace, positional: str) -> None:

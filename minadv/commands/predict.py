@@ -15,9 +15,11 @@ import numpy as np
 from minadv.backend import Array
 from minadv.base.checks import expect_shape, shape_text
 from minadv.base.errors import DataError
+from minadv.base.pulse import doing
 from minadv.commands.numbers import positive
 from minadv.commands.running import add_device, add_run, add_workers, device_of
 from minadv.data.files import bounded, content, expect_no_nul
+from minadv.data.images.own import expect_lengths
 from minadv.data.images.scaling import Scaling
 from minadv.tasks.family import of_run
 from minadv.tasks.run import Run, load, open_run
@@ -35,12 +37,12 @@ def add_options(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
     parser.add_argument(
         "images",
         nargs="?",
-        metavar="IMAGES.npy",
-        help="images (N, rows, columns) or arrays (N, T, I); default: the test set. With a run of "
-        "texts, a file with a text in each line; default: standard input",
+        metavar="FILE",
+        help="images (N, rows, columns) or arrays (N, T, I) as .npy, or as .npz with x and, if their lengths differ, "
+        "lengths; default: the test set. With a run of texts, a file with a text in each line; default: standard input",
     )
     parser.add_argument(
-        "--examples", type=positive, default=20, metavar="N", help="number of test images, without IMAGES.npy"
+        "--examples", type=positive, default=20, metavar="N", help="number of test images, without FILE"
     )
     parser.add_argument(
         "--explain", action="store_true", help="for texts: also print the units that the answer hangs on"
@@ -59,32 +61,33 @@ def work(args: argparse.Namespace) -> None:
 
 
 def of_images(args: argparse.Namespace) -> Iterator[str]:
-    """Number, class and probability of each image of a .npy file, or of the test images with their labels."""
+    """Number, class and probability of each image of a file, or of the test images with their labels."""
     if args.explain or args.units is not None:
         raise ValueError(f"{args.run} is a run of images, and --explain is for texts: leave out --explain and --units")
     if args.images is None:
         run = open_run(args.run, args.data_dir)
-        x, labels = run.data.test.x[: args.examples], run.data.test.y[: args.examples]
+        test, labels = run.data.test[: args.examples], run.data.test.y[: args.examples]
+        x, lengths = test.x, test.lengths
     else:
-        run = load(args.run)
-        x, labels = read_images(Path(args.images), run), None
-    p, names = run.on(device_of(args)).predict(x, workers=args.workers), run.classes
+        with doing("loading the run"):
+            run = load(args.run)
+        (x, lengths), labels = read_images(Path(args.images), run), None
+    given = x if lengths is None else [one[:n] for one, n in zip(x, lengths, strict=True)]
+    p, names = run.on(device_of(args)).predict(given, workers=args.workers), run.classes
     yield "image\tclass\tprobability" + ("\tlabel" if labels is not None else "")
     for n, row in enumerate(p):
         label = "" if labels is None else f"\t{names[labels[n]]}"
         yield f"{n}\t{names[row.argmax()]}\t{row.max():.4f}{label}"
 
 
-def read_images(path: Path, run: Run) -> Array:
-    """Images (N, rows, columns) of a .npy file, read as the run's sequences."""
+def read_images(path: Path, run: Run) -> tuple[Array, Array | None]:
+    """Images (N, rows, columns) or arrays (N, T, I) of a file as the run's sequences, and the steps of each.
+
+    The steps are None if all have T of them.
+    """
     from minadv.data.images.sequences import sequences
 
-    try:
-        images = np.load(io.BytesIO(content(path)), allow_pickle=False)
-    except DataError:
-        raise
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, MemoryError) as error:  # the last: of a false header
-        raise ValueError(f"cannot read {path} as an array: {error}") from error
+    images, lengths = read_arrays(path)
     about = run.config["about"]
     if "images" not in about:
         raise ValueError(f"{run.path} was made in Python and does not say how it reads images: predict there")
@@ -95,14 +98,37 @@ def read_images(path: Path, run: Run) -> Array:
     if "scaling" in run.config:
         images = images if images.ndim == 3 else images[..., None]
         expect_shape(str(path), images, shape, "as the arrays that the run was trained on")
+        if lengths is not None:
+            expect_lengths(lengths, f"lengths of {path}", images)
         scaled = Scaling(*(tuple(run.config["scaling"][name]) for name in ("mean", "deviation")))(images)
-        return scaled.astype(about["dtype"])
+        return scaled.astype(about["dtype"]), lengths
+    if lengths is not None:
+        raise ValueError(f"{path} has lengths, and {run.path} reads images, which all have one size: leave them out")
     expect_shape(str(path), images, ("N", "rows", "columns") if own else shape, f"as in {about['images']}")
     span = f"from {images.min():g} to {images.max():g}"
     images = images / white if images.dtype == np.uint8 else images
     if not (images.min() >= 0 and images.max() <= 1):
         raise ValueError(f"{path} holds values {span}, expected bytes from 0 to {white} (uint8) or numbers from 0 to 1")
-    return sequences(images.astype(about["dtype"]), by=about["by"], pool=about["pool"], permute=about["permuted"])
+    how = {"by": about["by"], "pool": about["pool"], "permute": about["permuted"]}
+    return sequences(images.astype(about["dtype"]), **how), None
+
+
+def read_arrays(path: Path) -> tuple[Any, Array | None]:
+    """The array of a .npy file, or ``x`` and perhaps ``lengths`` of a .npz file."""
+    try:
+        held = np.load(io.BytesIO(content(path)), allow_pickle=False)
+        if isinstance(held, np.ndarray):
+            return held, None
+        with held:
+            arrays = {name: held[name] for name in ("x", "lengths") if name in held.files}
+            names = ", ".join(held.files)
+    except DataError:
+        raise
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, MemoryError) as error:  # the last: of a false header
+        raise ValueError(f"cannot read {path} as an array: {error}") from error
+    if "x" not in arrays:
+        raise ValueError(f"{path} lacks x, expected arrays x and, if their lengths differ, lengths; it has {names}")
+    return arrays["x"], arrays.get("lengths")
 
 
 def of_texts(args: argparse.Namespace) -> Iterator[str]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from minadv.commands.training import say
 from minadv.tasks import listing
 from minadv.tasks.listing import Listed
 
@@ -33,11 +34,14 @@ def work(args: argparse.Namespace) -> None:
     if not args.runs and not Path("runs").is_dir():
         print("there are no runs here yet: minadv train makes the first, in the folder runs")
         return
-    runs = listing.expect_runs([Path(run) for run in args.runs or ["runs"]])
+    runs, unreadable = listing.expect_runs([Path(run) for run in args.runs or ["runs"]])
     if args.csv:
         print(listing.as_csv(runs), end="")
+        for run in unreadable:
+            say(f"{run.path} cannot be read: {run.reason}")
     else:
-        print("\n".join(listing.table([HEAD, *(run.row() for run in runs)])))
+        rows = [*(run.row() for run in runs), *(run.row() for run in unreadable)]
+        print("\n".join(listing.table([HEAD, *rows])))
     if args.compare:
         _compare(runs)
     if args.draw is not None:
@@ -48,7 +52,7 @@ def work(args: argparse.Namespace) -> None:
 
 def _compare(runs: Sequence[Listed]) -> None:
     if len(runs) < 2:
-        raise ValueError(f"--compare needs two runs or more, and {runs[0].path} is one")
+        raise ValueError(f"--compare needs two runs or more that can be read, and there is {len(runs)}")
     found = listing.differences(runs)
     head = ["setting", *(run.path.name for run in runs)]
     print("\n".join(["", *(listing.table([head, *found]) if found else ["the runs have the same settings"])]))

@@ -20,7 +20,7 @@ from minadv.base.pulse import doing, heard
 from minadv.commands import configuration
 from minadv.commands.options import OPTIONS
 from minadv.commands.placing import place
-from minadv.tasks.extend import extend
+from minadv.tasks.extend import extend, extended
 from minadv.tasks.fit import Plan, device_of, is_finished, plan, plan_resumed
 from minadv.tasks.methods import expect_used
 from minadv.tasks.run import Run
@@ -43,19 +43,26 @@ def say(text: str) -> None:
 def new_runs(args: argparse.Namespace, name: str) -> None:
     """Train the run that the options describe, or one for each of several seeds; ``name`` is that of runs without one.
 
-    Of several runs the mean and the deviation are told as well.
+    An error in the options, or a folder that is taken, is raised before the first of them is trained. Of several runs
+    the mean and the deviation are told as well.
     """
-    if args.seeds is None:
-        new_run(args, f"{name}-seed{args.seed}")
-        return
-    if args.seed != args.defaults["seed"] or len(set(args.seeds)) != len(args.seeds):
+    if args.seeds is not None and (args.seed != args.defaults["seed"] or len(set(args.seeds)) != len(args.seeds)):
         raise ValueError(
             f"--seeds is {' '.join(map(str, args.seeds))}, expected different seeds, and no --seed besides"
         )
+    if args.family.methods:
+        expect_used(args)
+    args.family.check(args)
+    about, places = args.family.about(args), []
+    for number in [args.seed] if args.seeds is None else args.seeds:
+        out = args.out if args.seeds is None or args.out is None else f"{args.out}-seed{number}"
+        found = process_group().agree(partial(place, out, f"{name}-seed{number}", overwrite=args.overwrite))
+        _expect_kept(args, found)
+        places.append((number, found))
     values = []
-    for number in args.seeds:
-        out = None if args.out is None else f"{args.out}-seed{number}"
-        values.append(new_run(argparse.Namespace(**{**vars(args), "seed": number, "out": out}), f"{name}-seed{number}"))
+    for number, out in places:
+        one = argparse.Namespace(**{**vars(args), "seed": number, "seeds": None})
+        values.append(new_run(one, out, about))
     known = [value for value in values if value is not None]
     if len(known) > 1:
         metric = args.family.metrics[0]
@@ -63,22 +70,16 @@ def new_runs(args: argparse.Namespace, name: str) -> None:
         print(f"test {metric} over {len(known)} seeds: {spread} (mean and standard deviation)")
 
 
-def new_run(args: argparse.Namespace, name: str) -> float | None:
+def new_run(args: argparse.Namespace, out: Path, about: dict[str, Any]) -> float | None:
     """Train the run that the options describe; an error in them is raised before anything is written."""
-    if args.family.methods:
-        expect_used(args)
-    args.family.check(args)
     device = choose_device(args.device, tf32=args.tf32)
-    about = args.family.about(args)
-    out = process_group().agree(lambda: place(args.out, name, overwrite=args.overwrite))
-    _expect_kept(args, out)
     with doing("loading the data"):
         data = args.family.open_data(about)
     args.preset = replace(args.preset, values={**args.preset.values, **args.family.fitted(args, data)})
     arguments = args.family.arguments(args, data)
     arguments["model"] = replace(arguments["model"], engine=args.engine)
     if args.config is not None:
-        say(configuration.effective(args))
+        say(configuration.effective(args, about, arguments))
     return train(plan(data=data, seed=args.seed, device=device, out=out, about=about, **arguments), args)
 
 
@@ -97,14 +98,19 @@ def old_run(args: argparse.Namespace) -> None:
     path = Path(args.resume)
     config = read_config(path)
     if args.train_steps is not None:
-        process_group().agree(lambda: extend(path, args.train_steps, args.patience))
+        extended(path, args.train_steps, args.patience)  # raises before the data are read
     elif args.patience is not None:
         raise ValueError(f"--patience {args.patience} beside --resume needs --train-steps, the new length of the run")
-    if is_finished(path):
+    elif is_finished(path):
         print(f"{path} is finished: nothing to resume")
         return
     device = device_of(config, None if args.device == "auto" else args.device)
-    train(plan_resumed(path, data_dir=args.data_dir, device=device), args)
+    with doing("loading the data"):
+        planned = plan_resumed(path, data_dir=args.data_dir, device=device)
+    if args.train_steps is not None:  # written only now, that the run could go on
+        process_group().agree(lambda: extend(path, args.train_steps, args.patience))
+        planned = plan_resumed(path, planned.data, data_dir=args.data_dir, device=device)
+    train(planned, args)
 
 
 def train(planned: Plan, args: argparse.Namespace) -> float | None:

@@ -40,7 +40,7 @@ def card(run: Run, layout: str, held: dict[str, Array]) -> dict[str, Any]:
     """What a program needs to know of the arrays: model, layout, classes, words, scaling, and how good the run is."""
     config = run.config
     metric = run.family.metrics[0]
-    best = best_record(run, metric) if run.records else {}
+    best = best_record(run, config["recipe"]["monitor"]) if run.records else {}  # whose weights these are
     more = {name: config[name] for name in ("classes", "scaling", "max_tokens") if config.get(name) is not None}
     if "vocabulary" in config:
         more["vocabulary"] = {"split": run.vocabulary.split, "words": list(run.vocabulary.words)}

@@ -9,39 +9,50 @@ from __future__ import annotations
 import hashlib
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from minadv.base.files import flush_directory, seal, write_whole
 from minadv.tasks.config import build_recipe, describe_recipe, today
 from minadv.tasks.run import blank
 from minadv.tasks.schema import read_config
-from minadv.training.loop import Recipe
+from minadv.training.loop import Recipe, finished
 from minadv.training.runs import checkpoints, folder
 from minadv.training.runs.folder import CONFIG, FORMAT, only_writer
 from minadv.training.schedules import RampDown
 
 
 def extend(run: Path, steps: int, patience: int | None = None) -> None:
-    """Let a run go on to ``steps`` steps in all; raises ValueError unless these are more than it has.
+    """Let a run go on to ``steps`` steps in all; raises ValueError unless there is something left to do then.
 
-    ``patience`` replaces the run's; without it, a run that its own patience has ended goes on without one.
+    ``patience`` replaces the run's; without it, a run that its own patience has ended goes on without one. A run that
+    is for these steps already, and was stopped before them, stays as it is.
     """
+    with only_writer(run):
+        config = extended(run, steps, patience)
+        if config is not None:
+            write_whole(run / CONFIG, seal({"format": FORMAT, "config": config}))
+            flush_directory(run)
+
+
+def extended(run: Path, steps: int, patience: int | None = None) -> dict[str, Any] | None:
+    """The configuration that `extend` writes, None if the run's own is that; raises as `extend` does."""
     config = today(read_config(run))
     recipe = build_recipe(config["recipe"])
-    if steps <= recipe.steps:
+    begun = checkpoints.latest(run) is not None
+    state = folder.restore(run, blank(config), recipe) if begun and steps >= recipe.steps else None
+    wished = replace(_longer(recipe, steps), patience=recipe.patience if patience is None else patience)
+    if steps < recipe.steps or (steps == recipe.steps and state is not None and finished(wished, state)):
         raise ValueError(f"--train-steps is {steps}, and {run} is for {recipe.steps} already: give more than these")
-    with only_writer(run):
-        if patience is None and recipe.patience is not None and checkpoints.latest(run) is not None:
-            ended = folder.restore(run, blank(config), recipe).stale >= recipe.patience
-            patience = None if ended else recipe.patience
-        before = [*config.get("before", []), hashlib.sha256((run / CONFIG).read_bytes()).hexdigest()]
-        longer = describe_recipe(replace(_longer(recipe, steps), patience=patience))
-        content = {"format": FORMAT, "config": {**config, "recipe": longer, "before": before}}
-        write_whole(run / CONFIG, seal(content))
-        flush_directory(run)
+    if patience is None and state is not None and finished(wished, state):  # by its own patience
+        wished = replace(wished, patience=None)
+    if wished == recipe:
+        return None
+    before = [*config.get("before", []), hashlib.sha256((run / CONFIG).read_bytes()).hexdigest()]
+    return {**config, "recipe": describe_recipe(wished), "before": before}
 
 
 def _longer(recipe: Recipe, steps: int) -> Recipe:
     falling = recipe.lr_schedule
-    if isinstance(falling, RampDown):
+    if isinstance(falling, RampDown) and steps != recipe.steps:
         falling = replace(falling, epochs=falling.epochs * steps / recipe.steps)
     return replace(recipe, steps=steps, lr_schedule=falling)

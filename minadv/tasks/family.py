@@ -94,6 +94,8 @@ class Family:
     epochs: float | None = None  # how long `fit` trains unless it is told
     accept: Callable[..., Any] | None = None  # makes ``data`` of arrays; its keywords are arguments of `fit`
     fitted: Callable[[Namespace, Any], dict[str, Any]] = lambda options, data: {}  # values of a preset that suit data
+    # options, with their values in force where neither option nor preset has these; None: it is not in force
+    in_force: Callable[[Namespace, dict[str, Any]], dict[str, Any]] = lambda options, arguments: {}
     baseline: Callable[[Any, float], str] | None = None  # a line: what a simple method gets on a run's test data
     expect_data: Callable[[dict[str, Any], Any, str], None] = lambda config, data, path: None  # raises for other data
     complete: Callable[[Any, Any], Any] = lambda model, vocabulary: model  # adds word frequencies to the model

@@ -254,6 +254,7 @@ def plan_resumed(
         raise RunError(
             f"{path} has no checkpoint yet, and {settings[first]}, which it began with, has other weights now"
         )
+    folder.expect_same(path, config, {**config, **family.identify(data)})
     config = {**config, **family.identify(data)}
     recipe, workers = build_recipe(config["recipe"]), same_workers(config, chosen)
     needs = needs_of(task, recipe, config["dtype"], chosen)

@@ -35,7 +35,7 @@ class Listed:
 
     @property
     def metric(self) -> str:
-        """What the best evaluation is best in."""
+        """What is told of an evaluation."""
         return of_kind(kind_of(self.config)).metrics[0]
 
     def row(self) -> tuple[str, str, str, str, str, str]:
@@ -45,10 +45,22 @@ class Listed:
         done = self.records[-1]["step"] if self.records else 0
         best = "no evaluation yet"
         if self.records:
-            record = best_record(self, self.metric)
+            record = best_record(self, recipe.monitor)  # whose weights the run has
             best = f"{self.metric} {record[f'valid_{self.metric}']:.2f} at step {record['step']:,}"
         task = str(about.get("task") or kind_of(self.config))
         return str(self.path), task, method, str(self.config["seed"]), f"{done:,} of {recipe.steps:,}", best
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """A run whose configuration or log cannot be read, and why."""
+
+    path: Path
+    reason: str
+
+    def row(self) -> tuple[str, str, str, str, str, str]:
+        """As that of a `Listed`, with the reason as its last word."""
+        return str(self.path), "-", "-", "-", "-", f"cannot be read: {self.reason}"
 
 
 def listed(path: Path) -> Listed:
@@ -113,12 +125,16 @@ def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
         yield name, value
 
 
-def expect_runs(paths: Sequence[Path]) -> list[Listed]:
-    """The runs of these folders, or in them; raises RunError if there are none."""
-    runs = []
+def expect_runs(paths: Sequence[Path]) -> tuple[list[Listed], list[Unreadable]]:
+    """The runs of these folders, or in them, and those that cannot be read; raises RunError if there are none."""
+    runs, unreadable = list[Listed](), list[Unreadable]()
     for path in paths:
         inside = list(below(path))
         if not inside:
             raise RunError(f"{path} is no run and holds none: name the folder of a run, or one with runs in it")
-        runs += [listed(run) for run in inside]
-    return runs
+        for run in inside:
+            try:
+                runs.append(listed(run))
+            except (ValueError, OSError) as error:  # a damaged file must not hide the other runs
+                unreadable.append(Unreadable(run, str(error)))
+    return runs, unreadable

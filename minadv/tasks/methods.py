@@ -15,6 +15,10 @@ TWO_PASSES = ("el", "fd", "pi", "rdrop", *ADVERSARIAL)
 OF_SEARCHES = ("stages", "reselect", "runner_up", "borrow", "swaps", "tries")
 """Options that have the name of the field of a search that they set."""
 
+OF_SEARCH = {"adv_steps": "K", "rule": "rule", "init": "start", "max_masks": "max_masks"}
+OF_SEARCH |= dict(zip(OF_SEARCHES, OF_SEARCHES, strict=True))
+"""The field of a search that an option sets."""
+
 USES = {
     "p": RANDOM,
     **dict.fromkeys(("delta", "budget", "adv_steps", "search", "max_masks", "rule", "scale"), ADVERSARIAL),
@@ -54,10 +58,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 def expect_used(options: Namespace) -> None:
     """Raise ValueError for an option that was shown and that the chosen method does not use."""
-    for name, methods in USES.items():
-        value = getattr(options, name, None)
-        if name == "p" and getattr(options, "scale", None) == "inverted":  # this scale divides by 1 - p, for AdD too
-            methods = (*methods, "add")
+    for name in USES:
+        value, methods = getattr(options, name, None), _methods_with(options, name)
         if options.method not in methods and name in options.defaults and value != options.defaults[name]:
             shown = " ".join(map(str, value)) if isinstance(value, list) else value
             said = f"--{name.replace('_', '-')}{'' if value is True else f' {shown}'}"
@@ -68,14 +70,31 @@ def expect_used(options: Namespace) -> None:
         _expect_used_by_search(options)
 
 
+def has_use(options: Namespace, name: str) -> bool:
+    """Whether the chosen method, and its search, have a use for an option."""
+    if options.method not in _methods_with(options, name):
+        return False
+    return name not in OF_SEARCH or options.search in _searches_with(name)
+
+
+def _methods_with(options: Namespace, name: str) -> tuple[str, ...]:
+    """The methods that use an option."""
+    methods = USES.get(name, (options.method,))
+    inverted = getattr(options, "scale", None) == "inverted"  # this scale divides by 1 - p, for AdD too
+    return (*methods, "add") if name == "p" and inverted else methods
+
+
+def _searches_with(name: str) -> list[str]:
+    """The searches that have a field which an option sets."""
+    return [search for search, kind in SEARCHES.items() if OF_SEARCH[name] in vars(kind)["__dataclass_fields__"]]
+
+
 def _expect_used_by_search(options: Namespace) -> None:
     """Raise ValueError for an option that was given and that the chosen search does not have."""
     if getattr(options, "variant", None) == "authors" and options.search != "greedy" and options.rule is None:
         raise ValueError(f"--variant authors: --search {options.search} has no flip rule, expected greedy")
-    fields = {"adv_steps": "K", "rule": "rule", "init": "start", "max_masks": "max_masks"}
-    for name, field in (fields | dict(zip(OF_SEARCHES, OF_SEARCHES, strict=True))).items():
-        value = getattr(options, name, None)
-        able = [s for s, kind in SEARCHES.items() if field in vars(kind)["__dataclass_fields__"]]
+    for name in OF_SEARCH:
+        value, able = getattr(options, name, None), _searches_with(name)
         if options.search not in able and name in options.defaults and value != options.defaults[name]:
             shown = " ".join(map(str, value)) if isinstance(value, list) else value
             said = f"--{name.replace('_', '-')} {shown}: --search {options.search} has no use for it"

@@ -225,7 +225,7 @@ def test_predict_what_are_not_images(run: Path, tmp_path: Path, fails: Any) -> N
     assert fails("predict", run, tmp_path / "text.npy").startswith(f"minadv: cannot read {tmp_path}/text.npy as an arr")
     assert "No such file" in fails("predict", run, tmp_path / "none.npy")
     np.savez(tmp_path / "several.npz", a=np.zeros(3))
-    assert "holds no array of numbers" in fails("predict", run, tmp_path / "several.npz")
+    assert "several.npz lacks x, expected arrays x" in fails("predict", run, tmp_path / "several.npz")
 
 
 def test_a_pickle_is_not_opened(run: Path, tmp_path: Path, fails: Any) -> None:

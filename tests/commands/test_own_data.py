@@ -223,6 +223,39 @@ def test_sequences_of_different_lengths(place: Path, says: Any, fails: Any) -> N
         assert says_what in fails("train", "bad.npz", *QUICK)
 
 
+def test_padding_decides_nothing(place: Path, says: Any, capsys: Any) -> None:
+    """The label stands in the padding: neither the baseline nor an answer may see it."""
+    rng, y = np.random.default_rng(0), np.arange(80) % 2
+    lengths = np.arange(80) // 2 % 3 + 2
+    x = rng.normal(size=(80, 6, 3))
+    x[np.arange(6) >= lengths[:, None]] = 0
+    told = x + np.where(np.arange(6) >= lengths[:, None], 50 * y[:, None], 0)[..., None]
+    for name, held in (("clean", x), ("told", told)):
+        np.savez(f"{name}.npz", x=held, y=y, lengths=lengths)
+        assert main(["train", f"{name}.npz", *QUICK, "--out", name]) == 0
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("baselines")]
+    assert len(lines) == 2
+    assert lines[0] == lines[1]
+    answers = [says("predict", name, "--examples", 16) for name in ("clean", "told")]
+    assert answers[0] == answers[1]
+    assert says("predict", "told", "clean.npz") == says("predict", "told", "told.npz")
+    np.save("told.npy", told)
+    assert says("predict", "told", "told.npy") != says("predict", "told", "told.npz")  # which knows no lengths
+
+
+def test_what_is_wrong_with_arrays_to_predict(place: Path, says: Any, fails: Any) -> None:
+    arrays(place / "mine.npz")
+    says("train", "mine.npz", *QUICK, "--out", "run")
+    np.savez("bad.npz", a=np.zeros(3))
+    assert "bad.npz lacks x, expected arrays x" in fails("predict", "run", "bad.npz")
+    np.savez("bad.npz", x=np.zeros((2, 6, 3)), lengths=[1, 7])
+    assert "is 7 in row 1, expected 1 to 6" in fails("predict", "run", "bad.npz")
+
+
+def test_classes_that_are_floats(place: Path) -> None:
+    assert own_images.load(arrays(place / "a.npz", y=np.arange(40) % 2 + 9.0)).names == ("9", "10")
+
+
 def test_arrays_in_parts(place: Path) -> None:
     x, y = np.zeros((4, 6, 3)), np.array(["warm", "cold"] * 2)
     arrays(place / "a.npz", x_test=x, y_test=y, x_valid=x[:2], y_valid=y[:2])
@@ -329,6 +362,14 @@ def test_a_task_wins_over_a_folder_of_its_name(place: Path, says: Any) -> None:
         ),
         (lambda root: _write(root / "a.npz", "x"), "cannot read"),
         (lambda root: arrays(root / "a.npz", y=np.zeros(3)), "expected 40 classes, one for each x"),
+        (
+            lambda root: arrays(root / "a.npz", y=np.arange(40) / 2),
+            "is 0.5 in row 1 (float64), expected classes: whole",
+        ),
+        (
+            lambda root: arrays(root / "a.npz", y=np.zeros(40, complex)),
+            "is complex128, expected classes: whole numbers",
+        ),
         (lambda root: arrays(root / "a.npz", x=np.zeros(40)), "expected numbers (N, T, I) or (N, T)"),
         (lambda root: arrays(root / "a.npz", x=np.full((40, 2, 2), np.nan)), "x[0] of"),
         (

@@ -14,7 +14,9 @@ import pytest
 
 from minadv.base.files import unseal
 from minadv.cli import main
+from minadv.models import Classifier
 from minadv.tasks.extend import extend
+from minadv.tasks.fit import fit
 from minadv.tasks.run import load
 from minadv.training.runs import checkpoints, log
 from tests.support.commands import parsed
@@ -93,6 +95,37 @@ def test_a_run_that_its_patience_ended(says: Any) -> None:
     assert load("run").config["recipe"]["patience"] is None
 
 
+def test_patience_stays_without_a_checkpoint(says: Any, place: Path) -> None:
+    says("train", "mine.npz", *TINY, "--train-steps", 4, "--patience", 7, "--out", "run")
+    for path in (place / "run" / "checkpoints").iterdir():
+        path.unlink()
+    extend(place / "run", 9)
+    assert unseal(place / "run" / "config.json")["config"]["recipe"]["patience"] == 7
+
+
+def test_the_same_extension_once_more_after_a_stop(says: Any, fails: Any, place: Path) -> None:
+    """Killed after the new configuration was written: the same command goes on, to the bits of a run never stopped."""
+    for name in ("run", "whole"):
+        says("train", "mine.npz", *TINY, "--train-steps", 4, "--eval-every", 2, "--out", name)
+    extend(place / "run", 8)
+    says("train", "--resume", "run", "--train-steps", 8)
+    says("train", "--resume", "whole", "--train-steps", 8)
+    assert load("run").step == 8
+    assert load("run").records[-1]["valid_loss"] == load("whole").records[-1]["valid_loss"]
+    assert len(load("run").config["before"]) == 1
+    assert "is for 8 already: give more than these" in fails("train", "--resume", "run", "--train-steps", 8)
+
+
+def test_an_extension_that_cannot_go_on_changes_nothing(says: Any, fails: Any, place: Path) -> None:
+    says("train", "mine.npz", *TINY, "--train-steps", 4, "--out", "run")
+    before = (place / "run" / "config.json").read_bytes()
+    np.savez("other.npz", x=np.random.default_rng(1).normal(size=(60, 5, 2)), y=np.arange(60) % 2)
+    extended = ["train", "--resume", "run", "--train-steps", 9, "--data-dir"]
+    assert "was made with other data" in fails(*extended, "other.npz")
+    assert "none.npz" in fails(*extended, "none.npz")
+    assert (place / "run" / "config.json").read_bytes() == before
+
+
 def test_a_foreign_checkpoint_is_still_foreign(says: Any, place: Path) -> None:
     for name in ("a", "b"):
         says("train", "mine.npz", *TINY, "--train-steps", 2, "--seed", len(name) + ord(name), "--out", name)
@@ -116,6 +149,20 @@ def test_several_seeds(says: Any, fails: Any) -> None:
     assert "no --seed besides" in fails("train", "mine.npz", *TINY, "--seeds", 1, 2, "--seed", 3)
     says("train", "mine.npz", *TINY, "--train-steps", 1, "--seeds", 1, 2, "--out", "x")
     assert (load("x-seed1").config["seed"], load("x-seed2").config["seed"]) == (1, 2)
+
+
+def test_a_taken_folder_of_a_later_seed_costs_nothing(fails: Any, place: Path) -> None:
+    (place / "x-seed2").mkdir()
+    (place / "x-seed2" / "a").write_text("mine")
+    seeds = ["--train-steps", 1, "--seeds", 1, 2, "--out", "x"]
+    assert "x-seed2 is there already" in fails("train", "mine.npz", *TINY, *seeds)
+    assert not (place / "x-seed1").exists()
+
+
+def test_a_batch_or_a_size_too_large_leaves_no_folder(fails: Any, place: Path) -> None:
+    assert "batch" in fails("train", "mine.npz", *TINY, "--batch", 1000, "--out", "x")
+    assert "lower n_hidden" in fails("train", "mine.npz", *TINY[2:], "--hidden", 900_000, "--out", "x")
+    assert not (place / "x").exists()
 
 
 @pytest.mark.parametrize("kind", ["toml", "json"])
@@ -197,6 +244,31 @@ def test_runs_are_listed_and_compared(says: Any, place: Path) -> None:
     pytest.importorskip("matplotlib")
     assert says("runs", "--draw", "figures/all.png")[-1] == "figures/all.png"
     assert (place / "figures" / "all.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.usefixtures("two")
+def test_a_run_that_cannot_be_read_hides_no_other(says: Any, place: Path) -> None:
+    (place / "runs" / "mine-add-seed0" / "config.json").write_text("{")
+    _, *rows = says("runs")
+    assert [row.split()[0] for row in rows] == ["runs/mine-none-seed0", "runs/mine-add-seed0"]
+    assert "cannot be read: runs/mine-add-seed0 is not a run of minadv" in rows[1]
+    assert {row["run"] for row in csv.DictReader(io.StringIO("\n".join(says("runs", "--csv"))))} == {
+        "runs/mine-none-seed0"
+    }
+
+
+def test_the_best_evaluation_is_that_of_the_weights(says: Any) -> None:
+    """A run that watches the loss has the weights of the least loss, not of the least error."""
+    held = np.load("mine.npz")
+    model = Classifier(2, 4, 2)
+    run = fit(model, (held["x"], held["y"]), steps=30, eval_every=1, monitor="loss", lr=0.03, out="run")
+    assert run.records
+    best = min(run.records, key=lambda record: record["valid_loss"])
+    least = min(run.records, key=lambda record: record["valid_error"])
+    assert best["step"] != least["step"]
+    assert says("runs", "run")[1].endswith(f"error {best['valid_error']:.2f} at step {best['step']}")
+    card = says("export", "run")[1]
+    assert json.loads(Path(card).read_text())["best"]["step"] == best["step"]
 
 
 @pytest.mark.usefixtures("two")

@@ -134,18 +134,32 @@ def _pair(path: Path, arrays: dict[str, Array], end: str) -> Labelled:
     x, y = arrays[f"x{end}"], arrays[f"y{end}"]
     if x.ndim not in (2, 3) or x.dtype.kind not in "buif" or x.size == 0:
         raise DataError(f"x{end} of {path} is {x.dtype} of shape {x.shape}, expected numbers (N, T, I) or (N, T)")
-    if y.shape != (len(x),) or y.dtype.kind not in "buiUS":
-        raise DataError(f"y{end} of {path} is {y.dtype} of shape {y.shape}, expected {len(x)} classes, one for each x")
+    if y.shape != (len(x),):
+        raise DataError(f"y{end} of {path} has the shape {y.shape}, expected {len(x)} classes, one for each x")
+    if y.dtype.kind == "f":
+        y = _whole(y, f"y{end} of {path}")
+    if y.dtype.kind not in "buiUS":
+        raise DataError(f"y{end} of {path} is {y.dtype}, expected classes: whole numbers or texts")
     x, lengths = x if x.ndim == 3 else x[:, :, None], arrays.get(f"lengths{end}")
     if lengths is not None:
-        _expect_lengths(lengths, f"lengths{end} of {path}", x)
+        expect_lengths(lengths, f"lengths{end} of {path}", x)
     if not np.isfinite(x).all():
         row = int(np.flatnonzero(~np.isfinite(x).all(axis=(1, 2)))[0])
         raise DataError(f"x{end}[{row}] of {path} is not finite, expected numbers: leave it out, or mend it")
     return Labelled(x, y.astype(str), lengths)
 
 
-def _expect_lengths(lengths: Array, name: str, x: Array) -> None:
+def _whole(y: Array, name: str) -> Array:
+    """Classes such as 3.0 as whole numbers; raises DataError, which names the row, for any other number."""
+    bad = np.flatnonzero(~(np.isfinite(y) & (y == np.floor(y)) & (np.abs(y) < 2**53)))
+    if len(bad):
+        value = f"{y[bad[0]]:g} in row {bad[0]} ({y.dtype})"
+        raise DataError(f"{name} is {value}, expected classes: whole numbers or texts")
+    return y.astype(np.int64)
+
+
+def expect_lengths(lengths: Array, name: str, x: Array) -> None:
+    """Raise DataError, which names the row, unless these are the steps of each of ``x (N, T, I)``."""
     N, T = x.shape[:2]
     if lengths.shape != (N,) or lengths.dtype.kind not in "ui":
         raise DataError(

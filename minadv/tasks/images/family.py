@@ -120,6 +120,10 @@ def arguments(options: Namespace, data: Images) -> dict[str, Any]:
     }
 
 
+def in_force(options: Namespace, arguments: dict[str, Any]) -> dict[str, Any]:
+    return {"batch": arguments["batch_size"]}
+
+
 def recipe(options: Namespace, per_epoch: int) -> Recipe:
     """The recipe that the options describe."""
     preset = options.preset.values
@@ -278,6 +282,7 @@ FAMILY = Family(
     summary=summary,
     report=error_report,
     fitted=fitted,
+    in_force=in_force,
     baseline=baseline,
     open_data=open_data,
     identify=identify,

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from minadv.backend import to_host
+from minadv.backend import Array, to_host
+from minadv.data.split import Split
 from minadv.tasks import baselines, fitting
 
 
@@ -22,8 +23,19 @@ def summary(plan: Any) -> str:
     return f"{plan.config['about']['task']}: {said}{more}" + (fitting.few(N, "sequences") if own else "")
 
 
+def without_padding(part: Split) -> Array:
+    """The sequences ``(N, T, I)`` of a part on the host, with zeros behind the end of each.
+
+    Not the data themselves are changed: the checksum by which a run knows them again has their padding in it.
+    """
+    x: Array = to_host(part.x)
+    if part.lengths is None:
+        return x
+    return np.where((np.arange(x.shape[1]) < part.lengths[:, None])[..., None], x, x.dtype.type(0))
+
+
 def baseline(run: Any, error: float) -> str:
     """A line: the errors of the most frequent class and of a linear classifier on the run's test sequences."""
-    train, test = (to_host((part.x, part.y)) for part in (run.data.train, run.data.test))
+    train, test = ((without_padding(part), to_host(part.y)) for part in (run.data.train, run.data.test))
     simple = baselines.linear(train, test, run.data.classes)
     return baselines.of_classes("a linear classifier", simple, error, baselines.majority(train[1], test[1]))

@@ -32,7 +32,7 @@ from minadv.tasks.attack import Target, choose_budgets
 from minadv.tasks.family import Family
 from minadv.tasks.language.finetune import plan_finetuning
 from minadv.tasks.language.generation import generate
-from minadv.tasks.language.presets import BY_DEFAULT, PRESETS, SMALL, fitted, model_of, recipe, schedules
+from minadv.tasks.language.presets import BY_DEFAULT, PRESETS, SMALL, fitted, in_force, model_of, recipe, schedules
 from minadv.tasks.language.saying import baseline, summary
 from minadv.tasks.language.task import LanguageTask, evaluate, expect_lengths, expect_regularizer, load_of, zero_states
 from minadv.tasks.options import chosen
@@ -262,6 +262,7 @@ FAMILY = Family(
     summary=summary,
     report=report,
     fitted=fitted,
+    in_force=in_force,
     baseline=baseline,
     open_data=open_data,
     identify=identify,

@@ -13,6 +13,7 @@ from minadv.models.language.model import LanguageModel
 from minadv.tasks import fitting
 from minadv.tasks import options as common
 from minadv.tasks.family import Preset
+from minadv.tasks.methods import LM_DELTA
 from minadv.tasks.options import chosen
 from minadv.training.clip import Clip
 from minadv.training.loop import Recipe
@@ -87,17 +88,31 @@ def model_of(options: Namespace, n_words: int) -> LanguageModel:
     )
 
 
+def in_force(options: Namespace, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Sizes of the model, noise and budget of the method, and what the optimizer has."""
+    model, made = arguments["model"], _optimizer(options)
+    found = {"embed": model.n_embed, "hidden": model.hidden, "layers": len(model.hidden), "lr": made.lr}
+    found |= {"weight_decay": getattr(made, "weight_decay", None), "nonmono": getattr(made, "interval", None)}
+    found |= {"weight": _weight(options), "fresh": arguments["fresh"]}
+    return found | ({"delta": options.delta or (LM_DELTA,)} if options.budget is None else {})
+
+
+def _weight(options: Namespace) -> float:
+    """The weight of the regularizer; that of fraternal dropout, its kappa, is 0.1."""
+    kappa = 0.1 if options.method in ("fd", "pi") else 1.0
+    return kappa if options.weight is None else float(options.weight)
+
+
 def recipe(options: Namespace, per_epoch: int) -> Recipe:
-    """The recipe that the options describe; the weight of fraternal dropout, its kappa, is 0.1."""
+    """The recipe that the options describe."""
     length = common.steps(options, per_epoch) / per_epoch
     falling = options.preset.values["ramp_down"] * length
-    weight = 0.1 if options.method in ("fd", "pi") else 1.0
     return common.recipe(
         options,
         per_epoch,
         optimizer=_optimizer(options),
         lr_schedule=RampDown(length, falling if options.ramp_down is None else min(length, options.ramp_down)),
-        weight=weight if options.weight is None else float(options.weight),
+        weight=_weight(options),
         weight_schedule=RampUp(options.ramp_up),
         monitor="loss",
     )

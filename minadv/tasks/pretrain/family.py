@@ -119,6 +119,7 @@ FAMILY = Family(
     summary=lambda plan: f"{describe(plan.data)}; {plan.task.streams.tokens:,} words to learn from",
     report=report,
     fitted=fitted,
+    in_force=lambda options, arguments: {"candidates": arguments["model"].n_candidates},
     open_data=corpora.open_data,
     identify=corpora.identify,
     expect_data=corpora.expect_corpus,

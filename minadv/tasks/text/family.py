@@ -34,7 +34,7 @@ from minadv.tasks.text import corpus as corpora
 from minadv.tasks.text.pretrained import Take, weights_of
 from minadv.tasks.text.reading import evaluate, load_of, read, text_batch
 from minadv.tasks.text.saying import baseline, summary
-from minadv.tasks.text.sizes import ABOUT, CORPORA, EMBEDDINGS, SIZES, encoder_of, recipe_of
+from minadv.tasks.text.sizes import ABOUT, CORPORA, EMBEDDINGS, OF_MODEL, SIZES, encoder_of, recipe_of
 from minadv.tasks.text.task import TextTask, expect_regularizer
 from minadv.training.clip import Clip
 from minadv.training.ema import EMA
@@ -138,6 +138,13 @@ def arguments(options: Namespace, data: Corpus) -> dict[str, Any]:
         "max_tokens": chosen(options, "max_tokens"),
         "dtype": options.dtype,
     }
+
+
+def in_force(options: Namespace, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Sizes, which may be those of a language model, and batches, which are no larger than the data."""
+    sizes = {name: getattr(arguments["model"], field) for name, field in OF_MODEL.items()}
+    batches = {"batch": arguments["batch_size"], "unlabelled": arguments["unlabelled_size"]}
+    return {**sizes, **batches, "take": None if options.pretrained is None else options.take}
 
 
 def make_task(
@@ -247,6 +254,7 @@ FAMILY = Family(
     arguments=arguments,
     summary=summary,
     fitted=fitted,
+    in_force=in_force,
     baseline=baseline,
     report=error_report,
     open_data=corpora.open_data,

@@ -195,6 +195,17 @@ def expect_free(path: Path) -> None:
         raise RunError(f"{path} is there already and is not a run of minadv: choose another folder")
 
 
+def expect_same(path: Path, theirs: dict[str, Any], ours: dict[str, Any]) -> None:
+    """Raise RunError, which names what differs, unless a run of the configuration ``theirs`` may go on as ``ours``."""
+    theirs, ours = (json.loads(json.dumps(config)) for config in (theirs, ours))  # as JSON has them
+    said = [key for key in ours if key in theirs or key not in ADDED_LATER]
+    differing = [key for key in said if key not in MAY_DIFFER and theirs.get(key) != ours[key]]
+    if "data" in differing:
+        raise RunError(f"{path} was made with other data, {_sizes(theirs)} examples, not {_sizes(ours)}")
+    if differing:
+        raise RunError(f"{path} was made with another {', '.join(differing)}: resume it as it was configured")
+
+
 def _prepare(
     path: Path,
     config: dict[str, Any],
@@ -209,13 +220,7 @@ def _prepare(
     """
     begun = (path / LOG).exists() and not overwrite
     if resume and (path / CONFIG).exists():
-        theirs, ours = (json.loads(json.dumps(c)) for c in (today(read_config(path)), config))  # as JSON has them
-        said = [key for key in ours if key in theirs or key not in ADDED_LATER]
-        differing = [key for key in said if key not in MAY_DIFFER and theirs.get(key) != ours[key]]
-        if "data" in differing:
-            raise RunError(f"{path} was made with other data, {_sizes(theirs)} examples, not {_sizes(ours)}")
-        if differing:
-            raise RunError(f"{path} was made with another {', '.join(differing)}: resume it as it was configured")
+        expect_same(path, today(read_config(path)), config)
     else:
         clear(path) if overwrite else expect_free(path)
         path.mkdir(parents=True, exist_ok=True)
