@@ -1,56 +1,56 @@
-// A thread ranks its unit by its gain, ties by lowest index; the first thread then walks along the ranks.
-extern "C" __global__ void minadv_flip(const T* eps, const T* im, const T* eps0, T* out, int* wrong, int H, int rule,
-                                       long long limit, int unflip, int reactivate) {
-    __shared__ T gains[1024];
-    __shared__ signed char steps[1024], flips[1024];
-    __shared__ short unit_at[1024];
-    const int i = threadIdx.x, row = blockIdx.x;
-    T e = 0, e0 = 0, gain = 0;
-    bool candidate = false;
-    if (i < H) {
-        const long long at = (long long)row * H + i;
-        const T map = im[at];
-        e = eps[at];
-        e0 = eps0[at];
+// A block takes an example: every unit is ranked by its gain, ties by lowest index, and the first thread then walks along
+// the ranks. `rule` is STRICT, PAPER or AUTHORS. `limit` is how far from eps0 a walk may lead, for AUTHORS the rank of the
+// threshold. `unflip`: STRICT may flip units back to eps0. `reactivate`: AUTHORS may flip dropped units as well.
+extern "C" __global__ void __launch_bounds__(THREADS) minadv_flip(
+    const T* eps, const T* im, const T* eps0, T* out, int* wrong, int H, int rule, long long limit, int unflip,
+    int reactivate) {
+    __shared__ T gains[UNITS];
+    __shared__ short unit_at[UNITS];                  // by rank
+    __shared__ signed char steps[UNITS];              // by rank: 1 leads away from eps0, -1 back to it, 0 is never made
+    __shared__ bool flips[UNITS];
+    const long long first = (long long)blockIdx.x * H;
+    eps += first; im += first; eps0 += first; out += first;
+    for (int i = threadIdx.x; i < H; i += blockDim.x) {
+        const T e = eps[i], e0 = eps0[i], map = im[i];
         if ((e != 0 && e != 1) || (e0 != 0 && e0 != 1) || map != map) wrong[0] = 1;
-        gain = (1 - 2 * e) * map;
-        if (rule == 2) {
-            candidate = (e == 1 && map <= 0) || (reactivate && e == 0 && map > 0);
+        T gain = (1 - 2 * e) * map;
+        if (rule == AUTHORS) {
+            const bool candidate = (e == 1 && map <= 0) || (reactivate && e == 0 && map > 0);
             gain = candidate ? (map < 0 ? -map : map) : T(0);
         }
-        gains[i] = gain;
+        gains[i] = gain == gain ? gain : T(0);        // NaN, which is raised later, has no rank of its own
     }
     __syncthreads();
-    if (i < H) {
+    for (int i = threadIdx.x; i < H; i += blockDim.x) {
+        const T gain = gains[i];
         int rank = 0, as_large = 0;
         for (int j = 0; j < H; ++j) {
             rank += gains[j] > gain || (gains[j] == gain && j < i);
             as_large += gains[j] >= gain;
         }
-        rank = rank < H ? rank : H - 1;  // of a map with NaN, which is an error
-        int step = e == e0 ? 1 : -1;
-        if (rule == 0) step = gain > 0 ? (unflip || step > 0 ? step : 0) : 0;
+        int step = eps[i] == eps0[i] ? 1 : -1;
+        if (rule == STRICT && (!(gain > 0) || (step < 0 && !unflip))) step = 0;
         steps[rank] = step;
         unit_at[rank] = i;
-        flips[i] = rule == 2 && candidate && gain > 0 && as_large < limit;
+        flips[i] = rule == AUTHORS && gain > 0 && as_large < limit;
     }
     __syncthreads();
-    if (i == 0 && rule != 2) {
-        long long away = 0;
-        for (int j = 0; j < H; ++j) away += eps[(long long)row * H + j] != eps0[(long long)row * H + j];
-        if (rule == 0 && away > limit) wrong[0] = 1;
+    if (threadIdx.x == 0 && rule != AUTHORS) {
+        long long away = 0;                           // units in which the mask differs from eps0
+        for (int j = 0; j < H; ++j) away += eps[j] != eps0[j];
+        if (rule == STRICT && away > limit) wrong[0] = 1;
         for (int n = 0; n < H; ++n) {
             const int step = steps[n];
-            const bool may = rule == 0 ? step < 0 || (step > 0 && away < limit) : away <= limit;
-            if (!may && rule == 1) break;
+            const bool may = rule == STRICT ? step < 0 || (step > 0 && away < limit) : away <= limit;
+            if (!may && rule == PAPER) break;
             if (may) {
-                flips[unit_at[n]] = 1;
+                flips[unit_at[n]] = true;
                 away += step;
             }
         }
     }
     __syncthreads();
-    if (i < H) out[(long long)row * H + i] = flips[i] ? 1 - e : e;
+    for (int i = threadIdx.x; i < H; i += blockDim.x) out[i] = flips[i] ? 1 - eps[i] : eps[i];
 }
 
 extern "C" __global__ void minadv_one_flip(const T* eps0, const long long* units, T* out, int* wrong, int H,
@@ -62,7 +62,8 @@ extern "C" __global__ void minadv_one_flip(const T* eps0, const long long* units
     out[at] = at % H == units[at / H] ? 1 - e : e;
 }
 
-// The largest difference of two passes' features, and the largest feature of the first, of one example.
+// Whether two passes agree up to rounding, a block an example: by their distance d, and by their features f0 and f1
+// (N, B, F), whose largest difference is compared with the largest feature of the first pass.
 extern "C" __global__ void minadv_agree(const T* f0, const T* f1, const D* d, bool* out, int N, int B, int F,
                                         T rounding) {
     __shared__ T apart[128], size[128];

@@ -17,10 +17,7 @@ from minadv import influence, masks
 from minadv.backend import Array
 from minadv.base import readings, shared_draws
 from minadv.base.shared_draws import Rng
-from minadv.fast.device_source import MOST_UNITS, source
-
-RULES = ("strict", "paper", "authors")
-PRECISIONS = ("float32", "float64")
+from minadv.fast.device_source import FLIP_THREADS, FLIP_UNITS, PRECISIONS, RULES, source
 
 
 @functools.cache
@@ -33,7 +30,7 @@ def _fit(*arrays: Any) -> bool:
     """Whether a kernel takes these arrays: on the device, (B, H), of one shape and one dtype that it knows."""
     first = arrays[0]
     return all(isinstance(a, cupy.ndarray) and a.shape == first.shape and a.dtype == first.dtype for a in arrays) and (
-        first.ndim == 2 and str(first.dtype) in PRECISIONS and first.size > 0 and first.shape[1] <= MOST_UNITS
+        first.ndim == 2 and str(first.dtype) in PRECISIONS and first.size > 0
     )
 
 
@@ -50,7 +47,7 @@ def flip(
 ) -> Any:
     """See `minadv.flip.flip`; what is wrong with the arrays is raised when the device is next read."""
     known = rule in RULES and norm in ("count", "l2") and variant in ("smnist", "text") and type(budget) is int
-    if not (known and _fit(eps, im, eps0) and 0 <= budget <= eps.shape[1]):
+    if not (known and _fit(eps, im, eps0) and 0 <= budget <= eps.shape[1] <= FLIP_UNITS):
         return NotImplemented
     limit = {
         "strict": budget,
@@ -58,7 +55,7 @@ def flip(
         "authors": budget + 1 if variant == "smnist" else max(budget, 1),
     }[rule]
     options: dict[str, Any] = {"rule": rule, "allow_unflip": allow_unflip, "norm": norm, "variant": variant}
-    (B, H), out = eps.shape, cupy.empty_like(eps)
+    (B, H), out = eps.shape, cupy.empty(eps.shape, eps.dtype)
 
     def raise_it() -> None:
         definition.flip.__wrapped__(eps, im, eps0, budget, **options)  # type: ignore[attr-defined]
@@ -66,7 +63,7 @@ def flip(
     eps, im, eps0 = (cupy.ascontiguousarray(a) for a in (eps, im, eps0))
     with readings.word(eps, raise_it) as wrong:
         arrays = (eps, im, eps0, out, wrong, np.int32(H), np.int32(RULES.index(rule)), np.int64(limit))
-        threads = -(-H // 32) * 32
+        threads = min(-(-H // 32) * 32, FLIP_THREADS)
         kernel("flip", str(eps.dtype))(
             (B,), (threads,), (*arrays, np.int32(allow_unflip), np.int32(variant == "smnist"))
         )
@@ -79,7 +76,7 @@ def one_flip(rng: Rng, eps0: Array) -> Any:
         return NotImplemented
     B, H = eps0.shape
     units = cupy.asarray(np.asarray(shared_draws.rows(rng, lambda g, n: g.integers(H, size=n), B)), dtype=np.int64)
-    eps0, out = cupy.ascontiguousarray(eps0), cupy.empty_like(eps0)
+    eps0, out = cupy.ascontiguousarray(eps0), cupy.empty(eps0.shape, eps0.dtype)
     with readings.word(eps0, lambda: masks.expect_binary("eps0", eps0)) as wrong:
         arguments = (eps0, units, out, wrong, np.int32(H), np.int64(eps0.size))
         kernel("one_flip", str(eps0.dtype))((-(-eps0.size // 128),), (128,), arguments)
@@ -88,6 +85,8 @@ def one_flip(rng: Rng, eps0: Array) -> Any:
 
 def agree(features0: Array, features1: Array, d: Array) -> Any:
     """See `minadv.influence.agree`."""
+    if not all(isinstance(a, cupy.ndarray) for a in (features0, features1, d)):
+        return NotImplemented
     alike = features0.shape == features1.shape and features0.dtype == features1.dtype and features0.ndim == 3
     if not (alike and str(features0.dtype) in PRECISIONS and str(d.dtype) in PRECISIONS and features0.size):
         return NotImplemented
@@ -101,11 +100,11 @@ def agree(features0: Array, features1: Array, d: Array) -> Any:
 
 def zero_maps(im: Mapping[str, Array], same: Array) -> Any:
     """See `minadv.influence.zero_maps`: a launch for each site."""
-    if not (im and all(_fit(values) for values in im.values())):
+    if not (im and isinstance(same, cupy.ndarray) and all(_fit(values) for values in im.values())):
         return NotImplemented
     maps, influential = {}, cupy.zeros(len(same), bool)
     for name, values in im.items():
-        maps[name] = cupy.empty_like(values)
+        maps[name] = cupy.empty(values.shape, values.dtype)
         arguments = (cupy.ascontiguousarray(values), same, maps[name], influential)
         sizes = (np.int32(values.shape[1]), np.int64(values.size))
         kernel("zero_map", str(values.dtype))((-(-values.size // 128),), (128,), (*arguments, *sizes))

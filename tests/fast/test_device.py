@@ -56,6 +56,13 @@ def text_of(function: Any) -> Any:
     return function.__wrapped__
 
 
+def by_columns(a: Any) -> Any:
+    """The same matrix in Fortran's order of memory."""
+    turned = a.T.copy().T
+    assert turned.flags.f_contiguous
+    return turned
+
+
 def read_later(function: Any, *args: Any) -> None:
     """Call a function, which raises nothing, and read the device."""
     called = False
@@ -159,8 +166,11 @@ RULES: list[dict[str, Any]] = [
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("options", RULES, ids=lambda options: "-".join(map(str, options.values())) or "strict")
 def test_flips(options: Any, dtype: Any, rng: Any, put: Any) -> None:
-    """The same mask to the bit, with ties and maps of zeros among them, from any start and for any budget."""
-    for H, budget in ((1, 0), (1, 1), (5, 2), (33, 7), (40, 40)):
+    """The same mask to the bit, with ties and maps of zeros among them, from any start and for any budget.
+
+    In either order of memory, and with more units than a block has threads.
+    """
+    for H, budget in ((1, 0), (1, 1), (5, 2), (33, 7), (40, 40), (1150, 60)):
         eps0 = (rng.random((4, H)) < 0.7).astype(dtype)
         eps = eps0.copy()
         for row in range(4):
@@ -172,7 +182,20 @@ def test_flips(options: Any, dtype: Any, rng: Any, put: Any) -> None:
         with counting() as seen:
             found = flip(*given, budget, **options)
         assert launches(seen) == 1
-        assert_same_bits(found, text_of(flip)(*given, budget, **options))
+        expected = text_of(flip)(*given, budget, **options)
+        assert_same_bits(found, expected)
+        assert_same_bits(flip(*map(by_columns, given), budget, **options), expected)
+
+
+@pytest.mark.parametrize("options", RULES, ids=lambda options: "-".join(map(str, options.values())) or "strict")
+def test_a_map_with_nan_gives_a_mask_until_it_is_raised(options: Any, rng: Any, put: Any) -> None:
+    """NaN counts as no gain: no unit is taken that the map does not name, in its own row or another."""
+    eps, im = (rng.random((3, 40)) < 0.7).astype(float), rng.standard_normal((3, 40))
+    im[0], im[1, ::3] = np.nan, np.nan
+    flip(put(eps), put(rng.standard_normal((3, 40))), put(eps), 5, **options)  # leaves ranks in shared memory
+    with pytest.raises(NotFiniteError, match="im is NaN for example 0"), readings.at_once():
+        found = flip(put(eps), put(im), put(eps), 5, **options)
+    assert_same_bits(found, text_of(flip)(eps, np.nan_to_num(im), eps, 5, **options))
 
 
 def test_what_is_wrong_with_a_flip_is_said_when_the_device_is_read(put: Any) -> None:
@@ -195,6 +218,7 @@ def test_what_is_around_a_flip(dtype: Any, tol: float, rng: Any, put: Any) -> No
     eps0 = put((rng.random((5, 9)) < 0.5).astype(dtype))
     one, two = (f(np.random.default_rng(1), eps0) for f in (masks.one_flip, text_of(masks.one_flip)))
     assert_same_bits(one, two)
+    assert_same_bits(masks.one_flip(np.random.default_rng(1), by_columns(eps0)), two)
     eps = np.finfo(dtype).eps
     f0 = rng.standard_normal((3, 6, 7)).astype(dtype)
     f1 = f0 * (1 + np.array([0, 20, 90, 200, 0, 0])[:, None] * eps).astype(dtype)
@@ -204,11 +228,13 @@ def test_what_is_around_a_flip(dtype: Any, tol: float, rng: Any, put: Any) -> No
     same = influence.agree(*given)
     assert_same_bits(same, text_of(influence.agree)(*given))
     assert to_host(same).tolist() == [True, True, True, False, False, False]
-    im = {name: rng.standard_normal((6, H)).astype(dtype) for name, H in (("layer0", 4), ("layer1", 200))}
+    im = {name: rng.standard_normal((6, H)).astype(dtype) for name, H in (("layer0", 4), ("layer1", 1150))}
     for values in im.values():
         values[3] = 0
     maps = {name: put(values) for name, values in im.items()}
     assert_same_bits(influence.zero_maps(maps, same), text_of(influence.zero_maps)(maps, same))
+    turned = {name: by_columns(values) for name, values in maps.items()}
+    assert_same_bits(influence.zero_maps(turned, same), text_of(influence.zero_maps)(maps, same))
 
 
 OPTIMIZERS: list[Any] = [
@@ -322,11 +348,12 @@ def _source(line: str) -> str:
     return linecache.getline(str(Path(minadv.__file__).parent / file), int(number)).strip()
 
 
-def test_a_language_models_step_reads_the_device_twice(put: Any) -> None:
+@pytest.mark.parametrize("units", [(16, 16), (1040, 16)], ids=["few units", "many"])
+def test_a_language_models_step_reads_the_device_twice(units: Any, put: Any) -> None:
     text = corpus()
     parts = [put(part) for part in (text.train, text.valid, text.test)]
-    lm = LanguageModel(len(text.vocabulary), 16, (16, 16), **DROPOUTS)
-    task = LanguageTask(lm, *parts, regularizer=AdD(budgets=2, share_noise=False), batch_size=4, bptt=5)
+    lm = LanguageModel(len(text.vocabulary), 16, units, **DROPOUTS)
+    task = LanguageTask(lm, *parts, regularizer=AdD(budgets=2, share_noise=False), batch_size=2, bptt=3)
     recipe, worker = Recipe(steps=10, optimizer=SGD(1.0), clip=Clip(0.25)), OneWorker(task)
     state, _ = advance(task, recipe, start(task, recipe), worker)
     with counting() as seen:
