@@ -143,15 +143,13 @@ def check(
     unchecked = [n for n, value in args.items() if n not in gradients and _is_floating(value)]
     rows = []
     for name, gradient in gradients.items():
-        analytic = dict(leaves(gradient))
+        analytic = {leaf: np.asarray(value, dtype=np.float64) for leaf, value in leaves(to_host(gradient))}
         for leaf, value in leaves(args[name]):
             label = f"{name}.{leaf}" if leaf else name
             if leaf not in analytic:
                 raise ValueError(f"backward returned no gradient for {label}")
-            if np.shape(analytic[leaf]) != value.shape:
-                raise ValueError(
-                    f"the gradient of {label} has shape {np.shape(analytic[leaf])}, expected {value.shape}"
-                )
+            if analytic[leaf].shape != value.shape:
+                raise ValueError(f"the gradient of {label} has shape {analytic[leaf].shape}, expected {value.shape}")
             small = value.size <= elementwise
             probes = np.eye(value.size) if small else rng.standard_normal((directions, value.size))
             numeric = np.array(
@@ -164,7 +162,7 @@ def check(
                     for v in probes
                 ]
             )
-            expected = probes @ np.asarray(to_host(analytic[leaf]), dtype=np.float64).reshape(-1)
+            expected = probes @ analytic[leaf].reshape(-1)
             rows.append(_row(label, expected, numeric, value.shape if small else None, tol, floor))
     return Report(tuple(rows), tol, tuple(unchecked), tuple(left_out))
 

@@ -31,6 +31,10 @@ def test_ball(budget, rng):
     assert len(near) == len(expected)
 
 
+def test_a_ball_around_whole_numbers_has_masks_of_floating_point_numbers():
+    assert bounds.ball(np.array([1, 0]), 1).dtype == np.float64
+
+
 def test_bernoulli_weights():
     eps = bounds.all_masks(3)
     w = bounds.bernoulli_weights(eps, 0.2)
@@ -38,16 +42,20 @@ def test_bernoulli_weights():
         assert weight == pytest.approx(np.prod([0.8 if e else 0.2 for e in row]))
     some = bounds.bernoulli_weights(bounds.ball(np.ones(3), 1), 0.2)  # given that it is one of these
     assert_close(some, np.array([0.512, 0.128, 0.128, 0.128]) / 0.896)
+    other = bounds.bernoulli_weights(bounds.all_masks(3)[[0, 7]], 0.2)  # as many masks as not to be taken for units
+    assert_close(other, np.array([0.008, 0.512]) / 0.52)
+    with pytest.raises(ValueError, match="p is 1.5"):
+        bounds.bernoulli_weights(bounds.all_masks(2), 1.5)
 
 
-@pytest.mark.parametrize("scale", ["none", "kept"])
-def test_outputs_are_the_network_under_each_mask(scale, rng, put):
+@pytest.mark.parametrize(("scale", "p"), [("none", None), ("kept", None), ("inverted", 0.3)])
+def test_outputs_are_the_network_under_each_mask(scale, p, rng, put):
     model, params, batch = network(rng, put, steps="all")
     eps = bounds.all_masks(4)
-    logits = bounds.outputs(model, params, batch, eps, scale=scale)
+    logits = bounds.outputs(model, params, batch, eps, scale=scale, p=p)
     assert logits.shape == (16, 4, 3, 3)
     for row, found in zip(eps, logits, strict=True):
-        m = masks.scale(put(np.tile(row, (3, 1))), scale)
+        m = masks.scale(put(np.tile(row, (3, 1))), scale, p=p)
         features, _, _ = model.body(params, batch, masks={"layer0": m}, noise=None)
         assert_same_bits(found, model.logits(params, features))
     assert_close(bounds.base_output(model, params, batch), bounds.outputs(model, params, batch, np.ones((1, 4)))[0])
