@@ -24,7 +24,7 @@ from typing import Any
 from minadv.backend import Array, namespace
 from minadv.base.checks import expect_shape
 from minadv.base.kernels import on_device
-from minadv.base.readings import check
+from minadv.base.readings import check_all
 
 ROUNDING = 100
 """Two numbers that differ by no more than so many times the precision are the same but for rounding."""
@@ -107,4 +107,4 @@ def warn_if_zero(zero: Array, why: Callable[[], str]) -> None:
     def warn() -> None:
         warnings.warn(f"the influence map is zero up to rounding: {why()}", ZeroInfluenceWarning, stacklevel=5)
 
-    check(namespace(zero).asarray(zero.all()), warn)
+    check_all(zero, warn)

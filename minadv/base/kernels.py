@@ -40,7 +40,8 @@ def on_device(function: Callable[Given, Made]) -> Callable[Given, Made]:
     def either(*args: Given.args, **named: Given.kwargs) -> Made:
         if "cupy" in sys.modules and any(is_device(a) for one in (*args, *named.values()) for _, a in leaves(one)):
             while _providers:
-                _providers.pop()()
+                _providers[-1]()
+                _providers.pop()  # one that raises stays, and is called again the next time
             own = _kernels.get(name)
             made: Any = NotImplemented if own is None else own(*args, **named)
             if made is not NotImplemented:

@@ -28,7 +28,7 @@ class Readings:
         self._acts: list[Callable[[], object]] = []
 
     def word(self, like: Array) -> Array:
-        """A place for the next check, int32 (1,) and zero, beside ``like`` on a device."""
+        """A place for the next check, int32 (1,) and zero, beside ``like`` on a device; the same one until `note`."""
         if self._memory is None:
             self._memory = namespace(like).zeros(NUMBERS + WORDS // 2, np.float64)
         n = len(self._acts)
@@ -41,7 +41,9 @@ class Readings:
             self.numbers()
 
     def numbers(self, *arrays: Array) -> list[float]:
-        """Read every check, which may raise or warn, and these arrays of one number each."""
+        """Read every check, which may raise or warn, and these arrays of one number each, at most `NUMBERS`."""
+        if len(arrays) > NUMBERS:
+            raise ValueError(f"{len(arrays)} numbers are asked for, expected at most {NUMBERS} at once")
         if not (self._acts or any(map(is_device, arrays))):
             return [float(a) for a in arrays]
         if self._memory is None:
@@ -83,6 +85,17 @@ def check(wrong: Array, act: Callable[[], object]) -> None:
             act()
         return
     now.word(wrong)[...] = wrong.any()
+    now.note(act)
+
+
+def check_all(wrong: Array, act: Callable[[], object]) -> None:
+    """Call ``act`` if every entry of ``wrong`` is true: see `check`."""
+    now = _open.get() if is_device(wrong) else None
+    if now is None:
+        if bool(wrong.all()):
+            act()
+        return
+    namespace(wrong).all(wrong, out=now.word(wrong).reshape(()))
     now.note(act)
 
 

@@ -246,7 +246,7 @@ def _input_products(
     Where later passes of the step may need it again, the workspace keeps it; else it lies where the way back writes.
     """
     W = _contiguous(params.W)
-    (T, B, I), what = caches[0].x.shape, f"x W by {id(params)}"
+    (T, B, I), what = caches[0].x.shape, f"x W by {id(params.W)}"
     made: dict[int, Any] = {}
     for given, cache in zip(passes, caches, strict=True):
         if id(given.x) in made:
@@ -255,9 +255,10 @@ def _input_products(
         def make(_: Any, slot: Slot, x: Any = cache.x) -> Any:
             out = slot.take("wide", (T, B, W.shape[1]), x)
             product(x.reshape(T * B, I), W, out.reshape(T * B, -1))()
-            return out
+            return out, params.W  # W is kept beside its product: while it is, no other array has its id
 
         small = 4 * T * B * W.shape[1] <= LARGEST_KEPT
         keep = work is not None and small and (worth_keeping(given, together) or work.has_made(given.x, what))
-        made[id(given.x)] = work.once(given.x, make, what) if keep and work is not None else make(given.x, cache.slot)
+        kept = work.once(given.x, make, what) if keep and work is not None else make(given.x, cache.slot)
+        made[id(given.x)] = kept[0]
     return [made[id(given.x)] for given in passes]

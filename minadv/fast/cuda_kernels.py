@@ -34,9 +34,14 @@ def _shared_limit(number: int) -> int:
     return int(max(found.get("MaxSharedMemoryPerBlockOptin", 0), found["MaxSharedMemoryPerBlock"]))
 
 
-@functools.cache
 def pass_kernels(cell: str, H: int, leak: Leak) -> tuple[Any, Any]:
-    """The whole pass forward and backward, each one launch."""
+    """The whole pass forward and backward, each one launch, on the present device."""
+    return _pass_kernels(cell, H, leak, device.get_device_id())
+
+
+@functools.cache
+def _pass_kernels(cell: str, H: int, leak: Leak, number: int) -> tuple[Any, Any]:
+    """Made anew for each device, by its number: how much shared memory a kernel may take is said to each device."""
     source, size = cuda_source.pass_source(cell, H, leak), cuda_source.pass_size(cell, H)
     kernels = cupy.RawKernel(source, "forward_pass"), cupy.RawKernel(source, "backward_pass")
     for kernel, beside in zip(kernels, (size.forward, size.backward), strict=True):

@@ -15,6 +15,11 @@
 #define BACKWARD_REGISTERS (N < MOST_QUADRUPLES ? N : MOST_QUADRUPLES)   // of the N weights a unit that a thread has
 #define ALL 0xffffffffu
 
+// What a launch asks for, as `minadv.fast.cuda_source.pass_size` reckons it, is what the kernels use.
+static_assert(BLOCK_THREADS == THREADS && THREADS <= MOST_THREADS, "threads of a block");
+static_assert(FORWARD_BYTES == sizeof(float) * (Q - FORWARD_REGISTERS) * G * THREADS, "shared memory forward");
+static_assert(BACKWARD_BYTES == sizeof(float) * (N - BACKWARD_REGISTERS) * 4 * THREADS, "shared memory backward");
+
 // Four sums over the lanes of a quad, p[g] of every lane; lane g is left with the g-th.
 __device__ __forceinline__ float quad_sum(float p0, float p1, float p2, float p3, int lane) {
     const bool odd = lane & 1, high = lane & 2;
@@ -147,7 +152,7 @@ extern "C" __global__ void __launch_bounds__(MOST_THREADS, 1) backward_pass(
 
     for (int t = T - 1; t >= 0; t--) {
         const unsigned at = t * B + row, before = t ? at - B : at;
-        const size_t out = blockIdx.y * T * B + at;
+        const size_t out = (size_t)blockIdx.y * T * B + at;
         const float kept_next = KEPT ? a[(before * KEPT + gate) * H + n] : 0;
         const float more_next = dh_out ? dh_out[before * H + n] : 0;
         const float h_next = h[before * H + n], c_next = LSTM ? c[before * H + n] : 0;

@@ -49,7 +49,7 @@ class PassSize:
 
 
 def pass_size(cell: str, H: int) -> PassSize:
-    """The size of a block for H units: the same numbers as the macros of ``cuda_pass.cu``."""
+    """The size of a block for H units: ``cuda_pass.cu`` asserts that they are its own."""
     gates, quads = GATES[cell], -(-H // 4)
     sixteens = -(-gates * H // 16)
     threads = -(-16 * quads // 32) * 32
@@ -68,6 +68,8 @@ def fits_one_launch(cell: str, shape: tuple[int, int, int], H: int, dtype: str, 
 def pass_source(cell: str, H: int, leak: Literal["clean", "masked"] = "clean") -> str:
     """The source of ``forward_pass`` and ``backward_pass`` for a cell of H units."""
     sizes = {"MOST_INPUTS": MOST_INPUTS, "MOST_QUADRUPLES": MOST_QUADRUPLES, "MOST_THREADS": MOST_THREADS}
+    size = pass_size(cell, H)
+    sizes |= {"BLOCK_THREADS": size.threads, "FORWARD_BYTES": size.forward, "BACKWARD_BYTES": size.backward}
     return _defined(cell, leak, "float", H=H, **sizes) + _text("cuda_cells.cu") + _text("cuda_pass.cu")
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import cupy
@@ -16,12 +17,7 @@ import numpy as np
 from minadv import layers
 from minadv.backend import Array
 from minadv.base import readings
-from minadv.fast.device_source import ROW_THREADS, source
-
-PRECISIONS = ("float32", "float64")
-
-_CODES = {"js": 0, "kl": 1, "rkl": 1, "skl": 2, "l2": 3, "logit2": 4}
-_INTEGERS = ("int32", "int64", "uint8")
+from minadv.fast.device_source import DISTANCES, INTEGERS, PRECISIONS, ROW_THREADS, source
 
 
 @functools.cache
@@ -41,10 +37,10 @@ def distance(kind: str) -> Callable[[Array, Array], Any]:
             return NotImplemented
         a, b = (cupy.ascontiguousarray(one) for one in (logits0, logits1))
         d: Any = cupy.empty(a.shape[:-1], a.dtype)
-        g0, g1 = cupy.empty_like(a), cupy.empty_like(b)
+        g0, g1 = cupy.empty(a.shape, a.dtype), cupy.empty(a.shape, a.dtype)
         swapped = kind == "rkl"
         arguments = (b, a, d, g1, g0) if swapped else (a, b, d, g0, g1)
-        sizes = (np.int32(a.shape[-1]), np.int32(_CODES[kind]))
+        sizes = (np.int32(a.shape[-1]), np.int32(DISTANCES.index("kl" if swapped else kind)))
         kernel("distance", str(a.dtype))((d.size,), (ROW_THREADS,), (*arguments, *sizes))
         return d, g0, g1
 
@@ -54,19 +50,18 @@ def distance(kind: str) -> Callable[[Array, Array], Any]:
 def cross_entropy(logits: Array, targets: Array, *, check: bool = True) -> Any:
     """See `minadv.layers.cross_entropy`; a target that is out of range is raised when the device is next read."""
     fits = isinstance(logits, cupy.ndarray) and isinstance(targets, cupy.ndarray) and logits.size > 0
-    if not (fits and str(logits.dtype) in PRECISIONS and str(targets.dtype) in _INTEGERS):
+    if not (fits and str(logits.dtype) in PRECISIONS and str(targets.dtype) in INTEGERS):
         return NotImplemented
     if targets.shape != logits.shape[:-1]:
         return NotImplemented
     C, rows = logits.shape[-1], math.prod(targets.shape)
     logits, targets = cupy.ascontiguousarray(logits), cupy.ascontiguousarray(targets)
-    nll, g = cupy.empty(targets.shape, logits.dtype), cupy.empty_like(logits)
+    nll, g = cupy.empty(targets.shape, logits.dtype), cupy.empty(logits.shape, logits.dtype)
 
     def raise_it() -> None:
-        if check:
-            layers.expect_range("targets", targets, C)
+        layers.expect_range("targets", targets, C)
 
-    with readings.word(logits, raise_it) as wrong:
+    with readings.word(logits, raise_it) if check else nullcontext(np.intp(0)) as wrong:
         arguments = (logits, targets, nll, g, wrong, np.int32(C))
         kernel("cross_entropy", str(logits.dtype), str(targets.dtype))((rows,), (ROW_THREADS,), arguments)
     return nll, g

@@ -12,10 +12,7 @@ import cupy
 import numpy as np
 
 from minadv.backend import Array
-from minadv.fast.device_source import ROW_THREADS, source
-
-PRECISIONS = ("float32", "float64")
-INTEGERS = ("int32", "int64", "uint8")
+from minadv.fast.device_source import INTEGERS, PRECISIONS, ROW_THREADS, source
 
 
 @functools.cache
@@ -31,10 +28,11 @@ def embedding_backward(E: Array, tokens: Array, dy: Array) -> Any:
         return NotImplemented
     if E.dtype != dy.dtype or str(E.dtype) not in PRECISIONS or str(tokens.dtype) not in INTEGERS:
         return NotImplemented
-    (V, D), flat = E.shape, cupy.ascontiguousarray(tokens).reshape(-1)
-    order, dy = cupy.argsort(flat, kind="stable"), cupy.ascontiguousarray(dy)
+    (V, D), flat, dy = E.shape, cupy.ascontiguousarray(tokens).reshape(-1), cupy.ascontiguousarray(dy)
+    order = cupy.argsort(flat, kind="stable")
+    in_order = flat[order]  # so that the loop over the places of a token reads one number after the other
     dE: Any = cupy.zeros((V, D), E.dtype)
     blocks = (flat.size, -(-D // ROW_THREADS))
-    arguments = (flat, order, dy, dE, np.int64(flat.size), np.int64(V), np.int32(D))
+    arguments = (in_order, order, dy, dE, np.int64(flat.size), np.int64(V), np.int32(D))
     kernel(str(E.dtype), str(tokens.dtype))(blocks, (ROW_THREADS,), arguments)
     return dE

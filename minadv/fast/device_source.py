@@ -22,13 +22,14 @@ TYPES = {"float32": "float", "float64": "double", "int32": "int", "int64": "long
 PRECISIONS = ("float32", "float64")  # of the arrays that the kernels take
 INTEGERS = ("int32", "int64", "uint8")  # of tokens and targets
 RULES = ("strict", "paper", "authors")  # of a flip; a kernel knows a rule by its place here
+DISTANCES = ("js", "kl", "skl", "l2", "logit2")  # likewise; rkl is kl of exchanged arguments
 FLIP_UNITS, FLIP_THREADS = 2048, 1024  # the most of a flip; a thread takes several units where there are more of them
 MOST_LEAVES = 40  # of a tree of weights
 CHUNK, THREADS = 2048, 256  # entries and threads of a block of an update
 ROW_THREADS = 128  # of a block that takes a row of logits
 
 _DEFINED: dict[str, dict[str, object]] = {
-    "distances": {"THREADS": ROW_THREADS},
+    "distances": {"THREADS": ROW_THREADS, **{name.upper(): n for n, name in enumerate(DISTANCES)}},
     "embedding": {},
     "flip": {
         "UNITS": FLIP_UNITS,

@@ -50,7 +50,7 @@ extern "C" __global__ void minadv_scale(const double* squares, int n, double lim
     }
 }
 
-// a to f are numbers of the optimizer: see OPTIMIZERS in this file
+// a to f are numbers of the optimizer: the comment of each kind says which
 extern "C" __global__ void minadv_update(const Table t, const double* scale, int how, double limit, int kind,
                                          double rate, double a, double b, double c, double d, double e, double f,
                                          int* wrong) {

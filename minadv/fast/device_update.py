@@ -15,12 +15,12 @@ from typing import Any
 import cupy
 import numpy as np
 
-from minadv.base import readings
+from minadv.backend import namespace
+from minadv.base.readings import Readings
 from minadv.base.trees import leaves, tree_map
-from minadv.fast.device_source import CHUNK, MOST_LEAVES, THREADS, source
+from minadv.fast.device_source import CHUNK, MOST_LEAVES, PRECISIONS, THREADS, source
 
 ARRAYS = ("grads", "params", "new", "one", "new_one", "other", "new_other")
-PRECISIONS = {"float32", "float64"}
 TABLE = np.dtype(
     [
         ("addresses", np.uint64, (len(ARRAYS), MOST_LEAVES)),
@@ -73,9 +73,10 @@ def updated(
     kind, factor, numbers, names = numbers_of(optimizer, state)
     trees = [grads, params, *(getattr(state, name) for name in names)]
     found = [dict(leaves(tree)) for tree in trees]
+    namespace(*(a for tree in found for a in tree.values()))  # raises where host and device arrays are mixed
     weights, dtypes = list(found[1].values()), {str(a.dtype) for tree in found for a in tree.values()}
     alike = all([*tree] == [*found[1]] for tree in found) and len(weights) <= MOST_LEAVES and len(dtypes) == 1
-    if not (alike and dtypes <= PRECISIONS):
+    if not (alike and dtypes <= {*PRECISIONS}):
         return NotImplemented
     if any(a.shape != b.shape for tree in found for a, b in zip(tree.values(), weights, strict=True)):
         return NotImplemented
@@ -88,16 +89,18 @@ def updated(
     table, blocks = _table(columns, weights, [name in group for name in found[1]])
     how = 0 if clip is None else 1 if clip.how == "norm" else 2
     limit = np.float64(1 if clip is None else clip.limit)
-    dtype, bad = dtypes.pop(), []
+    dtype, bad, reading = dtypes.pop(), [], Readings()  # its own: whether to go on is known only when it is read
     squares, scale = cupy.empty(blocks, np.float64), cupy.empty(1, np.float64)
-    with readings.word(weights[0], lambda: bad.append(True)) as wrong:
-        kernel("squares", dtype)((blocks,), (THREADS,), (table, squares, wrong))
-        if how == 1:
-            kernel("scale", dtype)((1,), (THREADS,), (squares, np.int32(blocks), limit, scale, wrong))
-        lr = np.float64(float(optimizer.lr * rate) * factor)
-        padded = [np.float64(number) for number in (*numbers, *[0.0] * (6 - len(numbers)))]
-        head = (table, scale, np.int32(how), limit, np.int32(kind), lr)
-        kernel("update", dtype)((blocks,), (THREADS,), (*head, *padded, wrong))
+    wrong = reading.word(weights[0])
+    kernel("squares", dtype)((blocks,), (THREADS,), (table, squares, wrong))
+    if how == 1:
+        kernel("scale", dtype)((1,), (THREADS,), (squares, np.int32(blocks), limit, scale, wrong))
+    lr = np.float64(float(optimizer.lr * rate) * factor)
+    padded = [np.float64(number) for number in (*numbers, *[0.0] * (6 - len(numbers)))]
+    head = (table, scale, np.int32(how), limit, np.int32(kind), lr)
+    kernel("update", dtype)((blocks,), (THREADS,), (*head, *padded, wrong))
+    reading.note(lambda: bad.append(True))
+    reading.numbers()
     if bad:
         return NotImplemented
     new = [_like(params, views) for views in fresh]
@@ -112,9 +115,11 @@ def updated(
 def global_norm(grads: Any, group: Any = None) -> Any:
     """See `minadv.training.clip.global_norm`: squares and sums in double precision, without a copy of any leaf."""
     chosen = None if group is None else frozenset(group)
-    found = [cupy.ascontiguousarray(g) for name, g in leaves(grads) if chosen is None or name in chosen]
+    named = {name: g for name, g in leaves(grads) if chosen is None or name in chosen}
+    namespace(**named)  # raises where host and device arrays are mixed
+    found = [cupy.ascontiguousarray(g) for g in named.values()]
     dtypes = {str(g.dtype) for g in found}
-    if not (0 < len(found) <= MOST_LEAVES and len(dtypes) == 1 and dtypes <= PRECISIONS):
+    if not (0 < len(found) <= MOST_LEAVES and len(dtypes) == 1 and dtypes <= {*PRECISIONS}):
         return NotImplemented
     table, blocks = _table({"grads": found}, found, [True] * len(found))
     squares, unread = cupy.empty(blocks, np.float64), cupy.empty(1, np.int32)

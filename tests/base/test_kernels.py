@@ -50,6 +50,23 @@ def test_providers_are_asked_once_and_only_on_a_device(alone, put, xp):
     assert asked == ([] if xp is np else [1])
 
 
+def test_a_provider_that_raises_is_asked_again(alone, put, xp):
+    if xp is np:
+        pytest.skip("a device asks for kernels")
+    asked = []
+
+    def load():
+        asked.append(1)
+        if len(asked) == 1:
+            raise ImportError
+        provide(doubled, lambda a, **_: a - 1)
+
+    kernels.provider(load)
+    with pytest.raises(ImportError):
+        doubled(put(np.ones(2)))
+    assert doubled(put(np.ones(2))).tolist() == [0, 0]
+
+
 def test_only_what_is_decorated_can_be_provided():
     with pytest.raises(TypeError, match=r"philox\.threshold is not decorated with on_device"):
         provide(philox.threshold, abs)

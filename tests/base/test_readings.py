@@ -1,10 +1,12 @@
 """What is read back from a device at once: checks raise when they are read, on the host on the spot."""
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 
 from minadv.base import readings
-from minadv.base.readings import at_once, check, word
+from minadv.base.readings import at_once, check, check_all, word
 
 
 def stop():
@@ -16,6 +18,19 @@ def test_a_check_on_the_spot(wrong, put):
     check(put(~wrong & False), stop)
     with pytest.raises(ValueError, match="something is wrong"):
         check(put(wrong), stop)
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_a_check_of_all(later, put):
+    with at_once() if later else nullcontext():
+        check_all(put(np.array([True, False])), stop)
+    with pytest.raises(ValueError, match="something is wrong"), at_once() if later else nullcontext():
+        check_all(put(np.array([True, True])), stop)
+
+
+def test_more_numbers_than_there_is_room_for(put):
+    with at_once() as later, pytest.raises(ValueError, match="9 numbers are asked for, expected at most 8"):
+        later.numbers(*put(np.ones(readings.NUMBERS + 1)))
 
 
 def test_within_at_once_a_device_is_read_later(put, xp):

@@ -72,6 +72,12 @@ def test_a_mistake_is_told():
         pytest.skip("no NVRTC is installed")
     with pytest.raises(nvrtc.CompileError, match="hhat_"):
         nvrtc.compiled(version, pass_source("rnn", 4).replace("hhat[side][unit]", "hhat_[side][unit]"), "sm_80")
+    for name in ("BLOCK_THREADS", "FORWARD_BYTES", "BACKWARD_BYTES"):
+        text = pass_source("lstm", 128)
+        other = text.replace(f"#define {name} ", f"#define {name} 1")  # a launch that asks for another size
+        assert other != text
+        with pytest.raises(nvrtc.CompileError, match="static assertion failed|static_assert"):
+            nvrtc.compiled(version, other, "sm_80")
 
 
 BESIDE = {

@@ -113,6 +113,10 @@ def test_cross_entropy(integers: Any, dtype: Any, tol: float, rng: Any, put: Any
         targets = put(rng.integers(0, C, (3, 4)).astype(integers))
         found, expected = layers.cross_entropy(logits, targets), text_of(layers.cross_entropy)(logits, targets)
         assert_close(found, expected, tol)
+        with counting() as seen:
+            unchecked = layers.cross_entropy(logits, targets, check=False)
+        assert (launches(seen), seen.totals["sync"]) == (1, 0)
+        assert_same_bits(unchecked, found)
     targets[1, 2] = C
     with pytest.raises(ValueError, match="targets holds 200, expected integers from 0 to 199"):
         layers.cross_entropy(logits, targets)
@@ -131,7 +135,7 @@ def test_embedding_gradients(integers: Any, dtype: Any, tol: float, rng: Any, pu
         layers.embedding_backward(*given)
         with counting() as seen:
             found = layers.embedding_backward(*given)
-        assert launches(seen) <= 2 and seen.totals["sync"] == seen.totals["D2H"] == 0  # the sort itself is not counted
+        assert launches(seen) <= 3 and seen.totals["sync"] == seen.totals["D2H"] == 0  # the sort itself is not counted
         assert found.dtype == dtype
         assert_close(found, text_of(layers.embedding_backward)(*given), 10 * tol)
         expected = np.zeros((V, D), dtype)
@@ -307,8 +311,23 @@ def test_an_update_that_is_not_finite(leaf: str, bad: float, put: Any) -> None:
             loss=1.0,
             rate=1.0,
         )
+    with pytest.raises(TrainingError, match=said), readings.at_once():
+        updated(Clip(1.0), Adam(0.1), params, grads, Adam(0.1).init(params), step=3, loss=1.0, rate=1.0)
     with pytest.raises(TrainingError, match="the loss is not finite"):
         updated(None, SGD(1.0), params, params, SGD(1.0).init(params), step=3, loss=math.nan, rate=1.0)
+
+
+def test_host_and_device_arrays_are_not_mixed(put: Any) -> None:
+    params, grads = {"W": put(np.ones((3, 4)))}, {"W": np.ones((3, 4))}
+    with pytest.raises(TypeError, match="on the host"):
+        updated(None, SGD(1.0), params, grads, SGD(1.0).init(params), step=3, loss=1.0, rate=1.0)
+    with pytest.raises(TypeError, match="on the host"):
+        global_norm({"V": params["W"], **grads})
+    features, d = put(np.ones((2, 3, 4))), put(np.zeros(3))
+    with pytest.raises(TypeError, match="on the host"):
+        influence.agree(features, np.ones((2, 3, 4)), d)
+    with pytest.raises(TypeError, match="on the host"):
+        influence.agree(features, features, np.zeros(3))
 
 
 READ = "memory, acts = self._memory.get(), self._acts"

@@ -50,7 +50,7 @@ def main() -> None:
             return start.join([common, *change(forward, backward)])
 
         cuda_source.pass_source = source
-        cuda_kernels.pass_kernels.cache_clear()
+        cuda_kernels._pass_kernels.cache_clear()
         for variant in sys.argv[1:]:
             rng = np.random.default_rng(zlib.crc32(variant.encode()))
             params, passes, *rest = cuda.problem(variant, rng, T=6, B=1, I=2, H=36)

@@ -19,7 +19,7 @@ from tests.support.problems import sequences
 SCORED = AdD(budgets=2, search=Greedy(K=1))
 """Runs the network once more under the mask that it found, to keep the best (``keep="best"``)."""
 
-MOST_LAUNCHES = {"default": (AdD(budgets=2), 120), "scored": (SCORED, 128)}
+MOST_LAUNCHES = {"default": (AdD(budgets=2), 120), "scored": (SCORED, 126)}
 """Of a step, kernels and products together; the default takes the mask that the search found last."""
 
 
