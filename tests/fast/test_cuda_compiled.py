@@ -76,7 +76,7 @@ def test_a_mistake_is_told():
         text = pass_source("lstm", 128)
         other = text.replace(f"#define {name} ", f"#define {name} 1")  # a launch that asks for another size
         assert other != text
-        with pytest.raises(nvrtc.CompileError, match="static assertion failed|static_assert"):
+        with pytest.raises(nvrtc.CompileError, match=r"static assertion failed|static_assert"):
             nvrtc.compiled(version, other, "sm_80")
 
 
