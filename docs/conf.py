@@ -34,6 +34,7 @@ html_favicon = "_site/static/icon.svg"
 html_css_files = ["site.css"]
 html_js_files = [("site.js", {"defer": "defer"})]
 html_show_sourcelink = False
+toc_object_entries = False  # thousands of names, which Sphinx would copy for the side of every page
 html_use_index = html_domain_indices = False  # the search and the API page find every name
 
 live_parts = True  # fetched with npm, once; without npm, or with -D live_parts=0, the site has no live code and says so
