@@ -44,7 +44,7 @@ def test_bernoulli_weights():
     assert_close(some, np.array([0.512, 0.128, 0.128, 0.128]) / 0.896)
     other = bounds.bernoulli_weights(bounds.all_masks(3)[[0, 7]], 0.2)  # as many masks as not to be taken for units
     assert_close(other, np.array([0.008, 0.512]) / 0.52)
-    with pytest.raises(ValueError, match="p is 1.5"):
+    with pytest.raises(ValueError, match=r"p is 1\.5"):
         bounds.bernoulli_weights(bounds.all_masks(2), 1.5)
 
 
