@@ -242,10 +242,13 @@ def place_of_first(arguments: list[str]) -> int | None:
     flags = {f"--{name}" for name, how in OPTIONS.items() if "action" in how} | set(HELP)
     flags |= {f"--no-{name}" for name, how in OPTIONS.items() if how.get("action") is argparse.BooleanOptionalAction}
     valued, n = {f"--{name}" for name in OPTIONS} - flags, 0
+    lists = {f"--{name}" for name, how in OPTIONS.items() if how.get("nargs") in ("+", "*")}
     while n < len(arguments) and arguments[n].startswith("-"):
         option = arguments[n]  # may be cut short; but --p is an option itself, not only a short --permuted
         alone = "=" in option or (option not in valued and any(flag.startswith(option) for flag in flags))
         n += 1 if alone else 2
+        while option in lists and n < len(arguments) and not arguments[n].startswith("-"):
+            n += 1  # argparse takes all that follows as values of the list
     return n if n < len(arguments) else None
 
 

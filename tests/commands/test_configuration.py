@@ -126,6 +126,13 @@ def test_a_seed_for_each_run(capsys: Any, place: Path) -> None:
     assert ("\nseed = 3\n" in said, "\nseed = 4\n" in said, "\nseeds = " in said) == (True, True, False)
 
 
+def test_seeds_beside_a_file_that_names_the_task(place: Path) -> None:
+    (place / "my.toml").write_text("task = 'images'\ndata-dir = 'mine.npz'\nhidden = 4\ndelta = 0.5\ntrack = false")
+    small = ["--train-steps", "1", "--device", "cpu", "--workers", "1"]
+    assert main(["train", "--config", "my.toml", *small, "--seeds", "3", "4", "--out", "run"]) == 0
+    assert [load(f"run-seed{n}").config["seed"] for n in (3, 4)] == [3, 4]
+
+
 @pytest.mark.parametrize("cut", ["--conf", "--co", "--config"])
 def test_the_option_cut_short(cut: str, capsys: Any, place: Path) -> None:
     (place / "my.toml").write_text("hidden = 4\ndelta = 0.5\ntrain-steps = 1\ntrack = false\ndevice = 'cpu'")
