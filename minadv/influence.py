@@ -75,16 +75,18 @@ def influence_map_double_sum(cell: Any, params: Any, cache: Any, dh: Array, drea
 
 
 @on_device
-def agree(features0: Array, features1: Array, d: Array) -> Array:
-    r"""Of which examples two passes agree up to rounding, bool ``(B,)``: by D, and by every feature.
+def agree(features0: Array, features1: Array, d: Array) -> tuple[Array, Array]:
+    r"""Of which examples two passes agree up to rounding, bool ``(B,)``, and D ``(B,)`` with exact zeros there.
 
-    ``features (N, B, F)`` are those of the two passes, ``d (B,)`` is their distance. D is quadratic in the difference
-    of two logits. It is small for a very sure prediction too, whose map is true: there the features differ.
+    ``features (N, B, F)`` are those of the two passes, ``d (B,)`` is their distance. Passes agree by D and by every
+    feature: D is quadratic in the difference of two logits, and small for a very sure prediction too, whose map is
+    true; there the features differ.
     """
     xp = namespace(features0=features0, features1=features1, d=d)
     rounding = ROUNDING * float(xp.finfo(features0.dtype).eps)
     apart, size = (xp.abs(a).max(axis=2).max(axis=0) for a in (features1 - features0, features0))  # (B,) each
-    return (d <= rounding**2) & (apart <= rounding * size)  # type: ignore[no-any-return]
+    same = (d <= rounding**2) & (apart <= rounding * size)
+    return same, xp.where(same, 0, d)
 
 
 @on_device

@@ -25,8 +25,13 @@ def affine(x: Array, W: Array, b: Array) -> Array:
     return y
 
 
-def affine_backward(x: Array, W: Array, dy: Array) -> tuple[Array, Array, Array]:
-    r""":math:`dx = dy\,W^\top,\; dW = \sum x^\top dy,\; db = \sum dy`, the sums over all leading axes."""
+def affine_backward(x: Array, W: Array, dy: Array, *, weights: bool = True) -> tuple[Array, Array | None, Array | None]:
+    r""":math:`dx = dy\,W^\top,\; dW = \sum x^\top dy,\; db = \sum dy`, the sums over all leading axes.
+
+    Without ``weights`` dW and db are None.
+    """
+    if not weights:
+        return dy @ W.T, None, None
     flat_x, flat_dy = x.reshape(-1, x.shape[-1]), dy.reshape(-1, dy.shape[-1])
     return dy @ W.T, flat_x.T @ flat_dy, flat_dy.sum(axis=0)
 

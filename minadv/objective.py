@@ -74,7 +74,7 @@ class Objective:
     base: Pass | None = None  # the base pass, once it has been run
     same_noise: bool = True  # whether the base pass has the noise of the perturbed ones
     spent: list[int] = field(default_factory=lambda: [0, 0])  # forward and backward passes
-    nan: list[Array] = field(default_factory=list)  # (B,), of which examples a distance was NaN in any pass
+    largest: list[Array] = field(default_factory=list)  # (B,), the largest distance in any pass; NaN if one was NaN
     zero: list[Array] = field(default_factory=list)  # (B,), of which examples an influence map was zero
 
     def begin(self, m0: Masks, noise: Any, start: Masks | None) -> tuple[Objective, Pass, Visit | None]:
@@ -175,19 +175,21 @@ class Objective:
         found = self.model.compare(
             self.params, self.base.features, features, self.lam, self.distance, stop_base=True, weights=False
         )
-        self.nan[:] = [found.d != found.d if not self.nan else self.nan[0] | (found.d != found.d)]
-        same = agree(self.base.features, features, found.d)
-        return replace(found, d=namespace(same).where(same, 0, found.d)), same
+        self.largest[:] = [namespace(found.d).maximum(largest, found.d) for largest in self.largest] or [found.d]
+        same, d = agree(self.base.features, features, found.d)
+        return replace(found, d=d), same
 
     def expect_numbers(self) -> None:
         """Raise NotFiniteError, which names the first example, if a distance was NaN in any of the passes."""
+        if not self.largest:
+            return
+        nan = self.largest[0] != self.largest[0]
 
         def name_it() -> None:
-            example = int(self.nan[0].argmax())
+            example = int(nan.argmax())
             raise NotFiniteError(f"the distance is NaN for example {example}: are its input and the parameters finite?")
 
-        if self.nan:
-            check(self.nan[0], name_it)
+        check(nan, name_it)
 
 
 def best(visits: Sequence[Visit]) -> Visit:

@@ -90,6 +90,13 @@ def test_binary_cross_entropy_of_huge_logits(put):
     assert (nll.tolist(), dz.tolist()) == ([0, 1e4, 0], [0, 1, 0])
 
 
+def test_an_affine_layer_leaves_out_the_gradients_of_weights(rng, put):
+    x, W, dy = (put(rng.standard_normal(shape)) for shape in ((5, 3, 2), (2, 4), (5, 3, 4)))
+    dx, dW, db = layers.affine_backward(x, W, dy, weights=False)
+    assert_same_bits(dx, layers.affine_backward(x, W, dy)[0])
+    assert dW is None and db is None
+
+
 def test_layers_keep_float32(rng, put):
     x, W, b = (put(rng.standard_normal(shape).astype(np.float32)) for shape in ((3, 2), (2, 4), (4,)))
     targets = put(np.array([0, 1, 1]))

@@ -37,8 +37,9 @@ def test_passes_agree_by_their_features_and_by_their_distance(dtype, put):
     f1[1, 3, 2] += dtype(110 * eps)
     d[0], d[4] = (90 * eps) ** 2, (110 * eps) ** 2
     f1[:, 6] = np.nan
-    found = to_host(agree(put(f0), put(f1), put(d)))
+    found, zeroed = to_host(agree(put(f0), put(f1), put(d)))
     assert found.tolist() == [True, False, True, False, False, True, False]
+    assert zeroed.tolist() == [0, 0, 0, 0, d[4], 0, 0]
 
 
 def test_a_map_is_zero_where_no_site_has_influence(put):

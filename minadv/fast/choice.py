@@ -14,6 +14,9 @@ An engine that rounds otherwise than before has another version, and a run goes 
 with: ``"fast-1"`` compiled no pass with padding, ``"fast-2"`` does; ``"fast-3"`` has the CUDA kernels of
 `minadv.fast.cuda_engine` on a GPU, where the earlier ones run `minadv.fast.columns` and `minadv.fast.rows` by CuPy, and
 is ``"fast-2"`` on a processor. ``"fast"`` is the newest.
+
+An engine is of the passes alone. What else a training step computes has no version: on a processor it is the readable
+text, and on a GPU the kernels of `minadv.fast.device`, whatever engine a run was begun with.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@ r"""What a device computes by kernels of its own, function by function: provided
 
 Each kernel gives the numbers of the readable function that it stands for, up to rounding (masks to the bit);
 ``tests/fast/test_device.py`` holds every one of them to it. ``MINADV_COMPILED=0`` and ``MINADV_ENGINE=plain`` leave
-them out.
+them out. The engine of a model or a run does not: it chooses the passes alone.
 """
 
 from __future__ import annotations

@@ -63,8 +63,8 @@ extern "C" __global__ void minadv_one_flip(const T* eps0, const long long* units
 }
 
 // Whether two passes agree up to rounding, a block an example: by their distance d, and by their features f0 and f1
-// (N, B, F), whose largest difference is compared with the largest feature of the first pass.
-extern "C" __global__ void minadv_agree(const T* f0, const T* f1, const D* d, bool* out, int N, int B, int F,
+// (N, B, F), whose largest difference is compared with the largest feature of the first pass; and d, zero where they do.
+extern "C" __global__ void minadv_agree(const T* f0, const T* f1, const D* d, bool* same, D* out, int N, int B, int F,
                                         T rounding) {
     __shared__ T apart[128], size[128];
     const int b = blockIdx.x, i = threadIdx.x;
@@ -84,7 +84,8 @@ extern "C" __global__ void minadv_agree(const T* f0, const T* f1, const D* d, bo
             a = apart[j] > a || apart[j] != apart[j] ? apart[j] : a;
             s = size[j] > s || size[j] != size[j] ? size[j] : s;
         }
-        out[b] = d[b] <= (D)((double)rounding * (double)rounding) && a <= rounding * s;
+        same[b] = d[b] <= (D)((double)rounding * (double)rounding) && a <= rounding * s;
+        out[b] = same[b] ? D(0) : d[b];
     }
 }
 

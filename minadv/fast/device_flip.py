@@ -90,12 +90,12 @@ def agree(features0: Array, features1: Array, d: Array) -> Any:
     alike = features0.shape == features1.shape and features0.dtype == features1.dtype and features0.ndim == 3
     if not (alike and str(features0.dtype) in PRECISIONS and str(d.dtype) in PRECISIONS and features0.size):
         return NotImplemented
-    (N, B, F), out = features0.shape, cupy.empty(len(d), bool)
+    (N, B, F), same, out = features0.shape, cupy.empty(len(d), bool), cupy.empty(len(d), d.dtype)
     f0, f1, d = (cupy.ascontiguousarray(a) for a in (features0, features1, d))
     rounding = features0.dtype.type(influence.ROUNDING * float(np.finfo(features0.dtype).eps))
     sizes = (np.int32(N), np.int32(B), np.int32(F), rounding)
-    kernel("agree", str(features0.dtype), str(d.dtype))((B,), (128,), (f0, f1, d, out, *sizes))
-    return out
+    kernel("agree", str(features0.dtype), str(d.dtype))((B,), (128,), (f0, f1, d, same, out, *sizes))
+    return same, out
 
 
 def zero_maps(im: Mapping[str, Array], same: Array) -> Any:

@@ -263,10 +263,12 @@ class Classifier(Buffered):
         """The logits, and what `predict_backward` needs: the features."""
         return self.logits(head, features), features
 
-    def predict_backward(self, head: Params, features: Array, dlogits: Array) -> tuple[Array, Params]:
-        """From the logits to the features and the head's parameters."""
+    def predict_backward(
+        self, head: Params, features: Array, dlogits: Array, *, weights: bool = True
+    ) -> tuple[Array, Params]:
+        """From the logits to the features and, with ``weights``, the head's parameters."""
         assert head.V is not None
-        dfeatures, dV, db = layers.affine_backward(features, head.V, dlogits)
+        dfeatures, dV, db = layers.affine_backward(features, head.V, dlogits, weights=weights)
         return dfeatures, Params((None,) * self.n_layers, dV, db)
 
     @property

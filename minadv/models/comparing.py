@@ -48,10 +48,10 @@ def compare_heads(
     logits1, record1 = model.predict(wide, features1.astype(np.float64))
     d, dlogits0, dlogits1 = distance(logits0, logits1)
     value, weight = (weight * d).sum(axis=0), weight[..., None]  # Eq. 4, the sum over t
-    df1, grads = model.predict_backward(wide, record1, weight * dlogits1)
+    df1, grads = model.predict_backward(wide, record1, weight * dlogits1, weights=weights)
     df0 = None
     if not stop_base:
-        df0, more = model.predict_backward(wide, record0, weight * dlogits0)
+        df0, more = model.predict_backward(wide, record0, weight * dlogits0, weights=weights)
         grads = tree_add(grads, more)
     exact = Comparison(value, df0, df1, grads if weights else None)
     return tree_map(lambda a: a.astype(features0.dtype), exact)

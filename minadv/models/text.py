@@ -219,11 +219,14 @@ class TextClassifier(Encoder):
         return logits, (features, hidden, r)
 
     def predict_backward(
-        self, head: Params, record: tuple[Array, Array, Array], dlogits: Array
+        self, head: Params, record: tuple[Array, Array, Array], dlogits: Array, *, weights: bool = True
     ) -> tuple[Array, Params]:
-        """From the logits to the features and the head's parameters."""
+        """From the logits to the features and, with ``weights``, the head's parameters."""
         assert head.W1 is not None and head.V is not None
         features, hidden, r = record
-        dr, dV, db = layers.affine_backward(r, head.V, dlogits[..., 1:] if self.output == "sigmoid" else dlogits)
-        dfeatures, dW1, db1 = layers.affine_backward(features, head.W1, layers.relu_backward(hidden, dr))
+        if self.output == "sigmoid":
+            dlogits = dlogits[..., 1:]
+        dr, dV, db = layers.affine_backward(r, head.V, dlogits, weights=weights)
+        dhidden = layers.relu_backward(hidden, dr)
+        dfeatures, dW1, db1 = layers.affine_backward(features, head.W1, dhidden, weights=weights)
         return dfeatures, Params(None, dW1, db1, dV, db)

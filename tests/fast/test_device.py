@@ -229,9 +229,13 @@ def test_what_is_around_a_flip(dtype: Any, tol: float, rng: Any, put: Any) -> No
     f1[2, 4, 3], f1[0, 5, 0] = 1, np.nan
     d = np.array([0, (50 * eps) ** 2, 0, 0, 0, 0])
     given = put(f0), put(f1), put(d)
-    same = influence.agree(*given)
-    assert_same_bits(same, text_of(influence.agree)(*given))
+    same, zeroed = influence.agree(*given)
+    assert_same_bits((same, zeroed), text_of(influence.agree)(*given))
     assert to_host(same).tolist() == [True, True, True, False, False, False]
+    assert not to_host(zeroed).any()
+    far = influence.agree(put(f0), put(f1), put(d + 1))
+    assert_same_bits(far, text_of(influence.agree)(put(f0), put(f1), put(d + 1)))
+    assert to_host(far[1]).min() >= 1
     im = {name: rng.standard_normal((6, H)).astype(dtype) for name, H in (("layer0", 4), ("layer1", 1150))}
     for values in im.values():
         values[3] = 0

@@ -45,11 +45,17 @@ class CompileError(Exception):
 
 @dataclass(frozen=True)
 class Kernel:
-    """What a kernel takes: registers of a thread, bytes spilled from them, bytes of shared memory of a block."""
+    """What a kernel takes: registers of a thread, and bytes of memory, of a thread and (``shared``) of a block."""
 
     registers: int
     spilled: int
+    frame: int  # local memory: what is spilled, and arrays that do not lie in registers
     shared: int
+
+    @property
+    def only_spills(self) -> bool:
+        """Whether local memory holds what is spilled and no array; it is a multiple of 8 bytes."""
+        return self.frame <= -(-self.spilled // 8) * 8
 
 
 @dataclass(frozen=True)
@@ -90,9 +96,8 @@ def _about(log: str) -> tuple[str, Kernel]:
 
     registers = number(r"Used (\d+) registers")
     assert registers, log
-    return re.findall(r"'(\w+)'", log)[0], Kernel(
-        registers, number(r"(\d+) bytes spill stores"), number(r"(\d+) bytes smem")
-    )
+    bytes_of = [number(rf"(\d+) bytes {what}") for what in ("spill stores", "stack frame", "smem")]
+    return re.findall(r"'(\w+)'", log)[0], Kernel(registers, *bytes_of)
 
 
 def time_loop(compiled: Compiled, kernel: str, folder: Path) -> tuple[list[str], list[str]]:
