@@ -86,7 +86,9 @@ def compare(task: Task, given: dict[str, Any], workers: int, known: Known) -> li
 
 def choice(task: Task, tuned: Sequence[dict[str, Any]]) -> dict[str, tuple[float, float]]:
     """The setting of each method."""
-    return {m: report.best_setting(tuned, m) if len(plan.settings(m)) > 1 else (0.0, 0.0) for m in task.methods}
+    return {
+        m: report.best_setting(tuned, m) if len(plan.settings(m, task.kind)) > 1 else (0.0, 0.0) for m in task.methods
+    }
 
 
 def so_far(task: Task, given: dict[str, Any], known: Known) -> list[dict[str, Any]]:
@@ -126,7 +128,7 @@ def kept(result: dict[str, Any]) -> dict[str, Any]:
 
 def estimate(task: Task, given: dict[str, Any], workers: int) -> str:
     """What the whole comparison would cost here, by method."""
-    first = {m: plan.settings(m)[0] for m in task.methods}
+    first = {m: plan.settings(m, task.kind)[0] for m in task.methods}
     one = [Job(task, m, *first[m], task.lrs[0], 0, "final", **given) for m in task.methods]
     measured = reporting.run_all(measure, one, workers=workers, title=f"{task.name}: a few steps")
     every = [*plan.rates(task, given), *plan.trials(task, task.lrs[0], given)]

@@ -78,6 +78,11 @@ def test_the_chain_is_three_plain_sums(distance, lam, rng):
     assert_close(chain.el, sum(w[k] * d(logits0, logits[k]) for k in range(n)))
     assert_close(chain.add, np.max([d(logits0, logits[k]) for k in range(n)], axis=0))
     assert_close(chain.bias, chain.el - chain.fd / 2)
+    if lam is not None:  # the same weights for all examples, as (N, B)
+        each = bounds.chain(logits0, logits, w, distance=distance, lam=np.repeat(lam[:, None], B, axis=1))
+        assert_close(each.fd, chain.fd)
+        weighed = lam[:, None] * np.array([1.0, 3.0])
+        assert_close(bounds.chain(logits0, logits, w, distance=distance, lam=weighed).add, chain.add * [1.0, 3.0])
 
 
 def test_a_mask_of_probability_zero_is_not_in_the_maximum(rng):
@@ -91,6 +96,12 @@ def test_the_chain_checks_shapes(rng):
     logits = rng.standard_normal((4, 1, 2, 3))
     with pytest.raises(ValueError, match=r"logits has shape \(4, 1, 2, 3\), expected \(3, 1, 2, 3\)"):
         bounds.chain(logits[0], logits, np.ones(3) / 3)
+    three = np.ones(3) / 3
+    with pytest.raises(ValueError, match="lam"):
+        bounds.chain(logits[0], logits[:3], three, lam=np.ones(2))
+    for w in (three + 0.1, np.array([-0.5, 0.5, 1.0])):  # a wrong sum, a negative entry
+        with pytest.raises(ValueError, match="expected probabilities"):
+            bounds.chain(logits[0], logits[:3], w)
 
 
 def test_remark_1_by_hand():

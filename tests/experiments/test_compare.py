@@ -13,7 +13,7 @@ pytest.importorskip("tqdm", reason="experiments show progress")
 
 from experiments import compare
 from experiments.parts import records, reporting
-from experiments.parts.compared import images, plan, report
+from experiments.parts.compared import images, language, plan, report
 from experiments.parts.compared.plan import MATCHED, METHODS, SEARCHES, TASKS, TUNING, Job, Task
 from experiments.parts.compared.work import Clock, Known, ensembles, found_result, work
 from minadv.regularizers import AdD, Plain, RDrop
@@ -29,6 +29,20 @@ TINY = Task(
     seeds=2,
     sizes=(("images", "digits"), ("by", "row"), ("train", 40), ("valid", 20), ("n_hidden", 34)),
     methods=("none", "FD", "AdD K=2"),
+)
+
+
+WORDS = Task(
+    "words",
+    "language",
+    "a few words",
+    "perplexity",
+    epochs=0.05,
+    batch=20,
+    lrs=(10.0,),
+    seeds=1,
+    sizes=plan.TASKS["pydoc"].sizes,
+    methods=plan.TASKS["pydoc"].methods,
 )
 
 
@@ -155,6 +169,28 @@ def test_core_seconds_of_a_resumed_run_are_those_of_both_parts(tmp_path: Path, m
     now[0] = 104.0
     second.tick({"step": 20})
     assert second.seconds == 2.0 + 4.0
+
+
+def test_an_ensemble_of_language_models_averages_the_probability_of_each_word(tmp_path: Path) -> None:
+    first = Job(WORDS, "FD", 0.1, 0.1, 10.0, 0, "final", **given(tmp_path))
+    results = [work(replace(first, member=member)) for member in range(MATCHED["FD"])]
+    answers = [np.load(replace(first, member=k).folder / "answers.npy").astype(float) for k in range(2)]
+    assert answers[0].shape == (len(language.data_of(first).test) - 1,)
+    for result, p in zip(results, answers, strict=True):
+        assert result["test"] == pytest.approx(np.exp(-np.log(p).mean()), rel=1e-5)
+        assert len(result["valid_losses"]) == len({round(v, 9) for v in result["valid_losses"]})
+    (made,) = ensembles([first], Known())
+    assert made["test"] == pytest.approx(np.exp(-np.log((answers[0] + answers[1]) / 2).mean()), rel=1e-5)
+
+
+@pytest.mark.parametrize("method", WORDS.methods)
+def test_every_method_trains_a_language_model(method: str, tmp_path: Path) -> None:
+    strength, weight = plan.settings(method, "language")[0]
+    run, tested, p = language.train(Job(WORDS, method, strength, weight, 10.0, 0, "final", **given(tmp_path)), None)
+    assert run.step == language.steps_of(Job(WORDS, method, strength, weight, 10.0, 0, "final", **given(tmp_path)))
+    assert np.isfinite(tested["perplexity"]) and ((p > 0) & (p <= 1)).all()
+    if method not in ("none", "VD"):
+        assert run.records[-1]["regularizer"] > 0
 
 
 def made_up(means: dict[str, float], seeds: int = 6, noise: float = 0.05) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from experiments.bench import language as bench_language
 from experiments.bench import report as bench_report
 from experiments.bench import text as bench_text
 from experiments.parts import cost, quality_figure, quality_report, records, reporting, stronger_report
+from experiments.parts.compared import report as compared
 
 FILES = sorted(reporting.RESULTS.glob("*.json"))
 LARGEST = 200_000
@@ -38,6 +39,7 @@ PAGES: dict[str, Callable[[Any], str]] = {
     "bench_images": bench_images.text,
     "bench_language": bench_language.report,
     "bench_text": bench_text.text,
+    **{path.stem: compared.page for path in FILES if path.stem.startswith("compare-")},
 }
 """What makes the text of each file of data."""
 
@@ -50,6 +52,7 @@ FIGURES: dict[str, Callable[[Any], Any]] = {
     "search_quality": quality_figure.figure,
     "stronger": stronger_report.figure,
     "bench": bench_figure.figure,
+    **{name: compared.figure for name, page in PAGES.items() if page is compared.page},
 }
 """What draws the figure of each file of data that has one."""
 

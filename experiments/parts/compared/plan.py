@@ -25,6 +25,9 @@ SEARCHES: dict[str, Search] = {
 }
 RANDOM = ("VD", "EL", "FD", "RDrop")
 METHODS = ("none", *RANDOM, *SEARCHES)
+WITHOUT_MEMORY = tuple(method for method in METHODS if method != "Memory")
+"""The methods of a language model: no window of a text comes twice alike, so that Memory would be Relax there."""
+
 TUNING = (1000, 1001)
 """The seeds that choose settings and learning rates."""
 
@@ -37,7 +40,7 @@ class Task:
     """One task at one size. What a kind of task needs beside these fields is in ``sizes``."""
 
     name: str
-    kind: str  # images
+    kind: str  # images, language
     about: str
     metric: str  # of which less is better
     epochs: float
@@ -92,17 +95,19 @@ class Job:
         return self.seed + 10_000 * self.member
 
 
-def settings(method: str) -> list[tuple[float, float]]:
+def settings(method: str, kind: str = "images") -> list[tuple[float, float]]:
     """The four settings (strength, weight) of a method; the strength is p of random masks or δ of an adversary.
 
-    VD has no weight and four strengths; `none` has nothing to set.
+    VD has no weight and four strengths; `none` has nothing to set. FD of a language model compares logits, whose
+    distance is larger than that of probabilities: its weights are a tenth of the others'.
     """
     if method == "none":
         return [(0.0, 0.0)]
     if method == "VD":
         return [(0.05, 0.0), (0.1, 0.0), (0.2, 0.0), (0.35, 0.0)]
     s = 0.1 if method in RANDOM else 0.06
-    return [(s, 1.0), (s, 3.0), (2 * s, 3.0), (s, 10.0)]
+    unit = 0.1 if (method, kind) == ("FD", "language") else 1.0
+    return [(s, unit), (s, 3 * unit), (2 * s, 3 * unit), (s, 10 * unit)]
 
 
 def rates(task: Task, given: dict[str, Any]) -> list[Job]:
@@ -115,9 +120,9 @@ def trials(task: Task, lr: float, given: dict[str, Any]) -> list[Job]:
     return [
         Job(task, method, strength, weight, lr, seed, "settings", **given)
         for method in task.methods
-        for strength, weight in settings(method)
+        for strength, weight in settings(method, task.kind)
         for seed in TUNING
-        if len(settings(method)) > 1
+        if len(settings(method, task.kind)) > 1
     ]
 
 
@@ -135,6 +140,11 @@ def finals(task: Task, lr: float, chosen: dict[str, tuple[float, float]], given:
 def _images(name: str, about: str, epochs: float, batch: int, seeds: int, sizes: dict[str, Any], **more: Any) -> Task:
     sizes = {"n_hidden": 64, **sizes}
     return Task(name, "images", about, "error", epochs, batch, (3e-3, 1e-2), seeds, tuple(sizes.items()), **more)
+
+
+def _language(name: str, about: str, epochs: float, seeds: int, sizes: dict[str, Any], **more: Any) -> Task:
+    sizes = {"bptt": 35, "columns": 10, "dropouts": (0.1, 0.2, 0.0, 0.2, 0.2), **sizes}
+    return Task(name, "language", about, "perplexity", epochs, 20, (10.0, 30.0), seeds, tuple(sizes.items()), **more)
 
 
 ALL = {"images": "mnist", "by": "row", "train": None}
@@ -157,6 +167,17 @@ TASKS = {
             *("mnist-pooled", "MNIST in 14 x 14 pixels, pixel by pixel in one permuted order, T = 196", 20, 100, 3),
             POOLED,
             methods=("none", "FD", "AdD K=2", "Memory"),
+        ),
+        _language(
+            *("pydoc", "A language model of CPython's documentation, 64 units", 16, 5),
+            {"corpus": "pydoc", "n_hidden": 64, "every": 7},
+            methods=WITHOUT_MEMORY,
+        ),
+        _language(
+            *("ptb", "A language model of the Penn Treebank, 200 units", 12, 3),
+            {"corpus": "ptb", "n_hidden": 200, "every": 7},
+            methods=("none", "FD", "RDrop", "AdD K=1", "Relax"),
+            matched=False,
         ),
     )
 }

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from experiments.parts import reporting
-from experiments.parts.compared import images
+from experiments.parts.compared import images, language
 from experiments.parts.compared.plan import MATCHED, Job
 
-KINDS = {"images": images}
+KINDS = {"images": images, "language": language}
 RESULT, CLOCK, ANSWERS = "result.json", "seconds.json", "answers.npy"
 NAMES = ("method", "part", "strength", "weight", "lr", "seed", "longer", "member")
 

@@ -258,14 +258,19 @@ def zero_states(model: LanguageModel, B: int, dtype: str, *, like: Array) -> Sta
 def evaluate(
     model: LanguageModel, params: Params, tokens: Array, *, columns: int = 1, window: int = 70
 ) -> dict[str, float]:
-    """Mean NLL of a word and perplexity over a text ``tokens (N,)``, of which every word but the first is predicted.
+    """Mean NLL of a word and perplexity over a text ``tokens (N,)``, of which every word but the first is predicted."""
+    return metrics(read_whole(model, params, tokens, columns=columns, window=window))
 
-    With several columns, which is faster and a little worse for the first words of each, the first (N - 1) % columns
-    are one word longer than the others.
+
+def read_whole(model: LanguageModel, params: Params, tokens: Array, *, columns: int = 1, window: int = 70) -> Reading:
+    """Read a text ``tokens (N,)``, in one piece or in several columns side by side.
+
+    Columns are faster, and a little worse for the first words of each; the first (N - 1) % columns of them are one word
+    longer than the others.
     """
     with alone(params):
         if columns == 1:
-            return metrics(read(model, params, tokens, window=window))
+            return read(model, params, tokens, window=window)
         steps, longer = divmod(len(tokens) - 1, columns)
         begins = [n * steps + min(n, longer) for n in range(columns)]
         found = read(model, params, _side_by_side(tokens, begins, steps + 1), window=window)
@@ -274,7 +279,7 @@ def evaluate(
             ends = _side_by_side(tokens, [n + steps for n in begins[:longer]], 2)
             more = read(model, params, ends, state=state, window=window)
             found = Reading(np.concatenate([found.words, more.words]), found.state)
-        return metrics(found)
+        return found
 
 
 def metrics(found: Reading) -> dict[str, float]:
