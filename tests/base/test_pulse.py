@@ -128,4 +128,4 @@ def test_the_shipped_numbers_leave_no_thirty_seconds_silent() -> None:
     assert spec is not None and spec.loader is not None
     shipped = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(shipped)
-    assert 0 < shipped.LOOK and 0 < shipped.EVERY and shipped.EVERY + shipped.LOOK < 30
+    assert shipped.LOOK > 0 and shipped.EVERY > 0 and shipped.EVERY + shipped.LOOK < 30
