@@ -44,7 +44,8 @@ def work(args: argparse.Namespace) -> None:
     expect_free(out)
     plan_finetuning = of_run(args.run).can("finetune", args.run)
     before = open_run(args.run, args.data_dir)
-    about = {**before.config["about"], "data_dir": args.data_dir or before.config["about"].get("data_dir")}
+    about = {**before.config["about"], "sample": args.sample}
+    about["data_dir"] = args.data_dir or about.get("data_dir")
     settings = {name: getattr(args, name) for name in ("epochs", "lr", "seed", "patience")}
     device = choose_device(args.device, tf32=args.tf32)
     train(plan_finetuning(before, before.data, device=device, out=out, about=about, **settings), args)

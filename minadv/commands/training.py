@@ -31,7 +31,7 @@ from minadv.training.parallel.members import WorkerError
 from minadv.training.parallel.ranks import process_group
 from minadv.training.runs.folder import CONFIG, how_to_resume
 
-SAMPLE: int = OPTIONS["sample"]["default"]  # words of a run that is resumed, which has no such option
+SAMPLE: int = OPTIONS["sample"]["default"]  # words of a run whose configuration does not say
 
 
 def say(text: str) -> None:
@@ -136,7 +136,7 @@ def train(planned: Plan, args: argparse.Namespace) -> float | None:
             "overwrite": getattr(args, "overwrite", False),
         }
         how |= {"on_evaluation": tell, "on_step_time": partial(tell_time, first_at=first_at)}
-        words: int = getattr(args, "sample", SAMPLE)
+        words: int = planned.config["about"].get("sample", SAMPLE)
         if planned.family.generate is not None and words > 0:
             how["on_weights"] = partial(tell_sample, planned, words)
         run = planned.train(**how)

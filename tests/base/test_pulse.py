@@ -1,5 +1,6 @@
 """Nothing is silent for more than thirty seconds: every line is due by a clock that the tests move themselves."""
 
+import importlib.util
 import threading
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -119,3 +120,12 @@ def test_the_thread_ends_with_the_command(monkeypatch: pytest.MonkeyPatch) -> No
     assert said[0].startswith("minadv eval, for ")
     assert not [thread for thread in threading.enumerate() if thread.name == "minadv pulse"]
     assert pulse._pulse is None
+
+
+def test_the_shipped_numbers_leave_no_thirty_seconds_silent() -> None:
+    """Read anew from the file: the tests themselves run with a pulse that never beats."""
+    spec = importlib.util.spec_from_file_location("shipped_pulse", pulse.__file__)
+    assert spec is not None and spec.loader is not None
+    shipped = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(shipped)
+    assert shipped.LOOK > 0 and shipped.EVERY > 0 and shipped.EVERY + shipped.LOOK < 30

@@ -286,6 +286,10 @@ def test_it_writes_while_it_learns(text: Path, tmp_path: Path, capsys: Any) -> N
         for words in (5, 0)
     ]
     assert numbers[0] == numbers[1]
+    for words in (5, 0):  # a run that goes on writes as many as before
+        assert main(["train", "--resume", str(tmp_path / f"run{words}"), "--train-steps", "12"]) == 0
+        found = [line.split() for line in capsys.readouterr().err.splitlines() if line.startswith("it writes: ")]
+        assert [len(line) - 2 for line in found] == ([5] if words else [])
 
 
 def deadly(arguments: list[Any], call: str, n: int) -> int:

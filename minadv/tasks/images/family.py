@@ -151,6 +151,9 @@ def accept(data: Any, *, valid: Any = None, test: Any = None) -> Any:
     """Data of any form that `fit` takes: a data set, or arrays whose parts are given or drawn."""
     if isinstance(data, Split | tuple):
         return in_parts(data, valid=valid, test=test)
+    if isinstance(data, list) and any(hasattr(one, "shape") for one in data):
+        said = f"data is a list of {len(data)} arrays, expected a tuple (x, y) or (x, y, lengths), or a list of batches"
+        raise TypeError(f"{said}: give fit(model, (x, y))")
     if isinstance(data, Iterable) and not hasattr(data, "shape") and not isinstance(data, str | bytes | Mapping):
         return in_batches(data, valid=valid, test=test)
     if valid is not None or test is not None:

@@ -20,7 +20,7 @@ import numpy as np
 
 from minadv import masks
 from minadv.backend import Device, is_device, to_device
-from minadv.base.numbers import Size
+from minadv.base.numbers import Extra, Size
 from minadv.base.trees import any_array
 from minadv.data.language import corpus as corpora
 from minadv.data.language.corpus import Corpus
@@ -94,7 +94,13 @@ class Config(TypedDict):
     vocabulary: str
 
 
-class About(TypedDict):
+class Perhaps(TypedDict, total=False):
+    """What configurations of earlier versions do not say."""
+
+    sample: Extra  # words that are written at each evaluation
+
+
+class About(Perhaps):
     """What a configuration says of where its text is."""
 
     corpus: Literal["pydoc", "ptb", "wikitext2", "folder", "texts"] | None
@@ -106,7 +112,7 @@ def about(options: Namespace) -> dict[str, Any]:
     where = {"data_dir": options.data_dir, "min_count": options.min_count}
     if options.data_dir is not None and options.min_count is None and options.preset.data is None:
         where["min_count"] = corpora.own_min_count(options.data_dir)
-    return {"task": options.task, "corpus": options.preset.data, **where}
+    return {"task": options.task, "corpus": options.preset.data, **where, "sample": options.sample}
 
 
 def open_data(about: dict[str, Any]) -> Corpus:
