@@ -20,8 +20,9 @@ from typing import Any
 
 from experiments.parts import records, reporting, stronger_report
 from experiments.parts.compared import plan, report
-from experiments.parts.compared.plan import SEARCHES, TASKS, Job, Task
-from experiments.parts.compared.work import Known, ensembles, found_result, measure, usable, work
+from experiments.parts.compared.plan import SEARCHES, SUMS, TASKS, Job, Task
+from experiments.parts.compared.texts import baselines
+from experiments.parts.compared.work import Known, ensembles, found_result, measure, prepare, usable, work
 from minadv.commands.numbers import positive
 from minadv.commands.parsing import Parser
 
@@ -50,6 +51,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     known = Known(r for file in (path, unfinished) if file.exists() for r in reporting.read_results(file)["results"])
     results = so_far(task, given, known) if args.so_far else compare(task, given, args.workers, known)
     about = reporting.facts(started, task=asdict(task), passes=passes())
+    if task.kind == "texts" and not args.so_far:
+        about["baselines"] = baselines(task, args.data_dir)
     about["command"] = reporting.command("compare", argv)
     data = records.plain({"facts": about, "results": list(map(kept, results))})
     if args.so_far:
@@ -74,6 +77,7 @@ def compare(task: Task, given: dict[str, Any], workers: int, known: Known) -> li
         run = iter(reporting.run_all(work, left, workers=workers, title=f"{task.name}: {what}"))
         return [next(run) if result is None else result for result in earlier]
 
+    prepare(task, given, workers)
     rated = done(plan.rates(task, given), "learning rate")
     lr = report.best_rate(rated)
     print(f"{task.name}: learning rate {lr:g}", file=sys.stderr)
@@ -110,8 +114,14 @@ def so_far(task: Task, given: dict[str, Any], known: Known) -> list[dict[str, An
 
 
 def passes() -> dict[str, list[float]]:
-    """Forward and backward passes of a training step of each method."""
-    return stronger_report.passes(SEARCHES)
+    """Forward and backward passes of a training step of each method, over each text that it reads.
+
+    AT's and VAT's are the base pass, that of the perturbed text and, for VAT, one that finds the perturbation.
+    """
+    found = {**stronger_report.passes(SEARCHES), "AT": [2.0, 2.0], "VAT": [3.0, 3.0]}
+    found["AdD last"] = found["AdD K=1"]
+    vat = [n - 1 for n in found["VAT"]]  # beside the base pass
+    return found | {name: [a + b for a, b in zip(found[add], vat, strict=True)] for name, add in SUMS.items()}
 
 
 def kept(result: dict[str, Any]) -> dict[str, Any]:

@@ -11,11 +11,16 @@ pytest.importorskip("safetensors")
 pytest.importorskip("sklearn", reason="the digits are scikit-learn's")
 pytest.importorskip("tqdm", reason="experiments show progress")
 
+from scipy.special import softmax
+from sklearn.feature_extraction.text import TfidfTransformer
+from sklearn.linear_model import LogisticRegression
+
 from experiments import compare
-from experiments.parts import records, reporting
-from experiments.parts.compared import images, language, plan, report
+from experiments.parts import records, reporting, tfidf
+from experiments.parts.compared import images, language, plan, report, texts
 from experiments.parts.compared.plan import MATCHED, METHODS, SEARCHES, TASKS, TUNING, Job, Task
 from experiments.parts.compared.work import Clock, Known, ensembles, found_result, work
+from experiments.parts.naive_bayes import counts
 from minadv.regularizers import AdD, Plain, RDrop
 
 TINY = Task(
@@ -43,6 +48,22 @@ WORDS = Task(
     seeds=1,
     sizes=plan.TASKS["pydoc"].sizes,
     methods=plan.TASKS["pydoc"].methods,
+)
+
+
+SMALL = {"corpus": "docstrings", "vocab_size": 500, "train": 60, "valid": 40, "max_tokens": 12, "n_embedding": 8}
+SMALL |= {"n_hidden": 34, "candidates": 50, "lm_steps": 4, "lm_batch": 8, "lm_window": 10}
+REVIEWS = Task(
+    "reviews",
+    "texts",
+    "a few docstrings",
+    "error",
+    epochs=2,
+    batch=20,
+    lrs=(5e-3,),
+    seeds=2,
+    sizes=tuple((TASKS["imdb"].size | SMALL).items()),
+    methods=("none", "AdD K=2", "AdD K=1 + VAT"),
 )
 
 
@@ -191,6 +212,56 @@ def test_every_method_trains_a_language_model(method: str, tmp_path: Path) -> No
     assert np.isfinite(tested["perplexity"]) and ((p > 0) & (p <= 1)).all()
     if method not in ("none", "VD"):
         assert run.records[-1]["regularizer"] > 0
+
+
+@pytest.mark.parametrize("method", TASKS["imdb"].methods)
+def test_every_method_trains_a_classifier_of_texts(method: str, tmp_path: Path) -> None:
+    strength, weight = plan.settings(method, "texts")[-1]
+    job = Job(REVIEWS, method, strength, weight, 5e-3, 0, "final", **given(tmp_path))
+    run, _, _ = texts.train(job, None, steps=2)
+    assert run.step == 2
+    if method not in ("none", "VD"):
+        assert run.records[-1]["regularizer"] > 0
+    if method in plan.SUMS:
+        assert texts.recipe(job, 60).weight == 1.0 and texts.regularizer(method, strength, weight).weights == (weight, 1.0)
+
+
+def test_the_texts_of_a_seed(tmp_path: Path) -> None:
+    one = Job(REVIEWS, "none", 0.0, 0.0, 5e-3, 0, "final", **given(tmp_path))
+    whole, drawn, other = (texts.data_of(job) for job in (one, replace(one, member=1), replace(one, seed=1)))
+    assert (whole.train.starts == drawn.train.starts).all() and (whole.train.starts != other.train.starts).any()
+    parts = [set(part.starts.tolist()) for part in (whole.train, whole.valid, whole.test, whole.unlabelled)]
+    assert [len(part) for part in parts[:2]] == [60, 40]
+    assert len(set.union(*parts)) == sum(map(len, parts))  # no text is in two parts
+
+
+def test_a_comparison_of_texts_begins_with_one_language_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(compare.TASKS, "reviews", replace(REVIEWS, matched=False))
+    command = ["reviews", "--workers", "1", "--runs", str(tmp_path / "runs"), "--out", str(tmp_path / "out")]
+    compare.main(command)
+    data = reporting.read_results(tmp_path / "out" / "compare-reviews.json")
+    assert list(report.reported(data)) == list(REVIEWS.methods)
+    assert {r["made"]["engine"] for r in data["results"] if r["part"] == "final"} <= {"plain", "fast-3"}
+    page = (tmp_path / "out" / "compare-reviews.md").read_text()
+    assert "logistic regression on tf-idf" in page and "AdD K=1 + VAT" in page
+    assert all(len(errors) == 2 for errors in data["facts"]["baselines"].values())
+    monkeypatch.setattr(texts, "train", lambda *a, **k: pytest.fail("trained again"))
+    compare.main(command)
+
+
+def test_logistic_regression_on_tfidf_is_that_of_scikit_learn() -> None:
+    corpus = texts.data_of(Job(REVIEWS, "none", 0.0, 0.0, 5e-3, 0, "final", Path()))
+    V, C, penalty = len(corpus.vocabulary), len(corpus.classes), 1e-3
+    found = counts(corpus.train, V, 12, False)
+    theirs = TfidfTransformer(sublinear_tf=True).fit(found)
+    x = tfidf.features(found, theirs.idf_)
+    assert abs(x - theirs.transform(found)).max() < 1e-12
+    w = tfidf.fit(x, corpus.train.labels, C, penalty)
+    model = LogisticRegression(C=1 / (penalty * len(corpus.train)), max_iter=5000, tol=1e-10)
+    model.fit(x, corpus.train.labels)
+    p = softmax(x @ w[:-1] + w[-1], axis=1)
+    assert abs(p - model.predict_proba(x)).max() < 1e-3
+    assert tfidf.tfidf(corpus, 12)["penalty"] in tfidf.PENALTIES
 
 
 def made_up(means: dict[str, float], seeds: int = 6, noise: float = 0.05) -> dict[str, Any]:

@@ -28,6 +28,15 @@ METHODS = ("none", *RANDOM, *SEARCHES)
 WITHOUT_MEMORY = tuple(method for method in METHODS if method != "Memory")
 """The methods of a language model: no window of a text comes twice alike, so that Memory would be Relax there."""
 
+SUMS = {"AdD K=1 + VAT": "AdD K=1", "AdD K=2 + VAT": "AdD K=2"}
+"""The sums of AdD and VAT, of texts: AdD's part of each."""
+
+VAT_NORM = 1.8
+"""0.0156 times the root of 200 x 64, the numbers that are perturbed, as the paper's 5 is for 400 x 256."""
+
+ON_TEXTS = ("none", "AT", "VAT", *METHODS[1:5], "AdD last", *METHODS[5:], *SUMS)
+"""The methods of texts, in the order of the paper's Table 2."""
+
 TUNING = (1000, 1001)
 """The seeds that choose settings and learning rates."""
 
@@ -40,7 +49,7 @@ class Task:
     """One task at one size. What a kind of task needs beside these fields is in ``sizes``."""
 
     name: str
-    kind: str  # images, language
+    kind: str  # images, language, texts
     about: str
     metric: str  # of which less is better
     epochs: float
@@ -96,13 +105,16 @@ class Job:
 
 
 def settings(method: str, kind: str = "images") -> list[tuple[float, float]]:
-    """The four settings (strength, weight) of a method; the strength is p of random masks or δ of an adversary.
+    """The four settings (strength, weight) of a method.
 
-    VD has no weight and four strengths; `none` has nothing to set. FD of a language model compares logits, whose
-    distance is larger than that of probabilities: its weights are a tenth of the others'.
+    The strength is p of random masks, δ of an adversary, or the norm of AT and VAT. VD has no weight and four
+    strengths; `none` has nothing to set. FD of a language model compares logits, whose distance is larger than that of
+    probabilities: its weights are a tenth of the others'.
     """
     if method == "none":
         return [(0.0, 0.0)]
+    if method in ("AT", "VAT"):
+        return [(VAT_NORM / 3, 1.0), (VAT_NORM, 1.0), (3 * VAT_NORM, 1.0), (VAT_NORM, 3.0)]
     if method == "VD":
         return [(0.05, 0.0), (0.1, 0.0), (0.2, 0.0), (0.35, 0.0)]
     s = 0.1 if method in RANDOM else 0.06
@@ -147,6 +159,12 @@ def _language(name: str, about: str, epochs: float, seeds: int, sizes: dict[str,
     return Task(name, "language", about, "perplexity", epochs, 20, (10.0, 30.0), seeds, tuple(sizes.items()), **more)
 
 
+def _texts(name: str, about: str, epochs: float, seeds: int, sizes: dict[str, Any], **more: Any) -> Task:
+    sizes = {"n_embedding": 64, "n_hidden": 64, "dropout": 0.3, "max_tokens": 200, **sizes}
+    lm = {"candidates": 1024, "lm_steps": 6000, "lm_batch": 64, "lm_window": 70}
+    return Task(name, "texts", about, "error", epochs, 32, (2e-3, 5e-3), seeds, tuple({**lm, **sizes}.items()), **more)
+
+
 ALL = {"images": "mnist", "by": "row", "train": None}
 SOME = {"images": "mnist", "by": "row", "train": 2000, "valid": 2000}
 POOLED = {"images": "mnist", "by": "pixel", "pool": 2, "permute": True, "train": None}
@@ -178,6 +196,11 @@ TASKS = {
             {"corpus": "ptb", "n_hidden": 200, "every": 7},
             methods=("none", "FD", "RDrop", "AdD K=1", "Relax"),
             matched=False,
+        ),
+        _texts(
+            *("imdb", "IMDB, 2,500 labelled texts and 68,750 others, the last 200 words of each", 16, 3),
+            {"corpus": "imdb", "vocab_size": 10_000, "train": 2500, "valid": 1500},
+            methods=ON_TEXTS,
         ),
     )
 }

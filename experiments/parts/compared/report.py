@@ -64,6 +64,10 @@ PAIRS = (
     ("Relax", "AdD K=2"),
     ("Memory", "AdD K=2"),
     ("Memory", "FD"),
+    ("AdD K=1", "AdD last"),
+    ("AdD K=1", "VAT"),
+    ("AdD K=1 + VAT", "VAT"),
+    ("AdD K=2 + VAT", "VAT"),
     ("AdD K=2", "none, 4 x longer"),
     ("AdD K=2", "none, 4 networks"),
     ("AdD K=2", "FD, 2 x longer"),
@@ -110,7 +114,7 @@ def table(data: Data) -> str:
                 f"{np.mean([r['seconds'] for r in by_seed.values()]):.0f}",
             ]
         )
-    head = ["method", "p or δ, weight", f"validation {unit}", f"test {unit}", "less none [95 %]", "p (Holm)", "seeds"]
+    head = ["method", "strength, weight", f"validation {unit}", f"test {unit}", "less none [95 %]", "p (Holm)", "seeds"]
     return reporting.markdown([*head, "passes a step of none", "core seconds"], lines)
 
 
@@ -139,7 +143,8 @@ QUESTIONS = (
     ("Do random masks help?", (("VD", "none"), ("FD", "none"), ("RDrop", "none"))),
     ("Does the adversary help?", (("AdD K=1", "none"), ("AdD K=2", "none"), ("Memory", "none"))),
     ("Is it better than random masks?", (("AdD K=1", "FD"), ("AdD K=2", "FD"), ("AdD K=2", "RDrop"))),
-    ("Do more flips of the map help?", (("AdD K=2", "AdD K=1"),)),
+    ("Does a second influence map help?", (("AdD K=2", "AdD K=1"),)),
+    ("On texts?", (("AdD K=1", "AdD last"), ("VAT", "none"), ("AdD K=1", "VAT"), ("AdD K=1 + VAT", "VAT"))),
     ("Does the stronger search pay?", (("Memory", "AdD K=2"), ("Relax", "AdD K=2"), ("reselect", "AdD K=2"))),
     (
         "At equal cost?",
@@ -163,6 +168,8 @@ def verdict(data: Data) -> str:
     for question, pairs in QUESTIONS:
         answers = [answer for one, other in pairs if (answer := said(data, one, other)) is not None]
         lines += [f"{question} {'; '.join(answers)}."] if answers else []
+    for name, errors in data["facts"].get("baselines", {}).items():
+        lines.append(f"Without a network, on the same texts: {name} {reporting.spread(errors)}.")
     lines += [converged(data), edges(data)]
     return "\n".join(f"- {line}" for line in lines)
 
@@ -239,9 +246,10 @@ def _how(data: Data) -> str:
 ({final[0]["lr"]:g}) one of {rates} for none, both chosen by the mean validation {metric} of seeds {TUNING[0]} and
 {TUNING[1]}. The test {metric} is that of the best validation evaluation, mean ± standard deviation over seeds.
 Differences are paired over seeds, with bootstrap intervals and p of a paired t-test with Holm's correction over all
-{compared} comparisons of this page. {sizes}; {task["epochs"]:g} epochs, batches of {task["batch"]}. Passes are forward
-+ backward in the time of one step of none, the search's included; core seconds are those of one run, or of all networks
-of an ensemble. `{facts["command"]}`, {reporting.core_time(data["results"])} in {runs} runs.
+{compared} comparisons of this page. The strength is p of random masks, δ of an adversary, or the norm of AT and VAT.
+{sizes}; {task["epochs"]:g} epochs, batches of {task["batch"]}. Passes are forward + backward
+in the time of one step of none, the search's included; core seconds are those of one run, or of all networks of an
+ensemble. `{facts["command"]}`, {reporting.core_time(data["results"])} in {runs} runs.
 Made on: {reporting.made_by(final)}; engine {engines}, NumPy {facts["numpy"]}."""
 
 

@@ -17,12 +17,19 @@ from typing import Any
 import numpy as np
 
 from experiments.parts import reporting
-from experiments.parts.compared import images, language
-from experiments.parts.compared.plan import MATCHED, Job
+from experiments.parts.compared import images, language, texts
+from experiments.parts.compared.plan import MATCHED, Job, Task
+from minadv.training.runs.folder import read_config
 
-KINDS = {"images": images, "language": language}
+KINDS = {"images": images, "language": language, "texts": texts}
 RESULT, CLOCK, ANSWERS = "result.json", "seconds.json", "answers.npy"
 NAMES = ("method", "part", "strength", "weight", "lr", "seed", "longer", "member")
+
+
+def prepare(task: Task, given: dict[str, Any], workers: int) -> None:
+    """Make what all jobs of a task begin with: the language model of texts."""
+    if task.kind == "texts":
+        texts.prepare(task, given["root"], given["data_dir"], workers)
 
 
 def work(job: Job) -> dict[str, Any]:
@@ -40,7 +47,7 @@ def work(job: Job) -> dict[str, Any]:
     result = {
         **described(job),
         "data": kind.fingerprint(job),
-        "made": reporting.made(job.folder),
+        "made": {**reporting.made(job.folder), "engine": engine_of(job.folder)},
         "valid": best[f"valid_{metric}"],
         "valid_loss": best["valid_loss"],
         "best_epoch": best["epoch"],
@@ -51,6 +58,12 @@ def work(job: Job) -> dict[str, Any]:
     }
     reporting.write_json(job.folder / RESULT, result, own=True)
     return result
+
+
+def engine_of(folder: Path) -> str | None:
+    """The engine that a run's configuration names."""
+    engine: str | None = read_config(folder)["model"].get("engine")
+    return engine
 
 
 def described(job: Job) -> dict[str, Any]:
@@ -64,6 +77,7 @@ def found_result(job: Job) -> dict[str, Any] | None:
     if not path.exists():
         return None
     result: dict[str, Any] = json.loads(path.read_text())
+    result["made"].setdefault("engine", engine_of(job.folder))
     same = all(result.get(name) == value for name, value in described(job).items())
     return result if same and result.get("data") == KINDS[job.task.kind].fingerprint(job) else None
 
