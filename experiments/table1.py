@@ -1,10 +1,9 @@
 r"""Table 1: sequential images, every method, several seeds.
 
-``python -m experiments.table1 --preset digits`` (10 seeds, pixel by pixel), ``mnist-rows``, ``mnist-pooled``: one to
-two hours each on two cores; ``mnist-pooled-long``, twice as long as ``mnist-pooled``; or ``paper``, the real sizes, for
-a GPU and days. Killed, it goes on where it stopped when the same command is given again.
-Writes table1-PRESET.json, .md and .png under experiments/results; with other methods or seeds than the preset's, beside
-the runs instead. ``--estimate`` tells in a minute how long the whole command would take here.
+``python -m experiments.table1 --preset digits`` (10 seeds, pixel by pixel) or ``mnist-rows``: one to two hours each on
+two cores; or ``paper``, the real sizes, for a GPU and days. Killed, it goes on where it stopped when the same command
+is given again. Writes table1-PRESET.json, .md and .png under experiments/results; with other methods or seeds than the
+preset's, beside the runs instead. ``--estimate`` tells in a minute how long the whole command would take here.
 """
 
 from __future__ import annotations
@@ -35,20 +34,6 @@ PRESETS = {
             batch=200,
             search_epochs=2.5,
             about="MNIST row by row, T = 28",
-        ),
-        Preset(
-            *("mnist-pooled", "mnist", "pixel", 2, 64, 2.5, 1),
-            lr=2.5e-3,
-            batch=50,  # T = 196 needs thousands of steps more than it needs smooth gradients
-            search_epochs=0.5,
-            about="MNIST in 14 x 14 pixels, pixel by pixel, T = 196",
-        ),
-        Preset(
-            *("mnist-pooled-long", "mnist", "pixel", 2, 64, 5, 1),
-            lr=5e-3,
-            batch=50,
-            search_epochs=1,
-            about="MNIST in 14 x 14 pixels, pixel by pixel, T = 196",
         ),
         Preset("paper", "mnist", "pixel", 1, 100, 250, 10, "rmsprop", 1e-3, about="MNIST pixel by pixel, T = 784"),
     )

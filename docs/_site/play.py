@@ -15,7 +15,7 @@ def setup(app: Any) -> dict[str, Any]:
     app.add_directive("explorer", explorer_page.Explorer)
     app.add_directive("explorer-more-maps", explorer_page.MoreMaps)
     app.add_directive("museum", museum_page.Museum)
-    for name in ("Beside", "Compared", "Effects", "Fold", "Opening", "Report", "Verdict"):
+    for name in ("Beside", "Compared", "Effects", "Fold", "Opening", "Report", "Summary", "Verdict"):
         app.add_directive(name.lower(), getattr(results_page, name))
     app.add_css_file("explorer.css")
     app.connect("env-updated", write)

@@ -1,9 +1,9 @@
 """The directives of the results page: verdicts computed from the result files, tables beside the paper's, and folds.
 
-``verdict``: the paper's claims, one by one. ``beside NAME``: one of our tables with the paper's columns.
-``report NAME``: what an experiment wrote, folded, with the directive's body first. ``opening NAME``: the first list of
-that. ``compared``: both for every comparison to convergence that there is. ``effects``: what the differences from the
-paper measure. ``fold TITLE``: its body, folded.
+``summary``: all comparisons to convergence in a figure and five sentences. ``verdict``: the paper's claims, one by one.
+``beside NAME``: one of our tables with the paper's columns. ``report NAME``: what an experiment wrote, folded, with the
+directive's body first. ``opening NAME``: the first list of that. ``compared``: both for every comparison to convergence
+that there is. ``effects``: what the differences from the paper measure. ``fold TITLE``: its body, folded.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from docutils import nodes
 from docutils.statemachine import StringList
 from sphinx.util.docutils import SphinxDirective
 
-from _site import effects, page, results
+from _site import effects, page, results, summary
 from _site.elements import make, raw
 
 
@@ -112,6 +112,19 @@ class Opening(Markdown):
     def run(self) -> list[nodes.Node]:
         self.uses(self.arguments[0])
         return self.markdown(results.opening(self.arguments[0])[1], self.arguments[0])
+
+
+class Summary(Markdown):
+    def run(self) -> list[nodes.Node]:
+        found = summary.comparisons()
+        for name in found:
+            self.uses(f"compare-{name}")
+        left = [name for name in summary.TASKS if name not in found]
+        lines = "\n".join(f"- {line}" for line in summary.sentences(found))
+        text = f"{lines}\n\n{summary.shown(list(found), left)}"
+        said = "Difference of the mean test result to that of none, in per cent of it, with 95 % intervals over seeds."
+        drawn = make("figure", raw(summary.figure(found).html), make("figcaption", said), classes="shown")
+        return [*self.markdown(text, self.env.docname), drawn]
 
 
 class Compared(Markdown):

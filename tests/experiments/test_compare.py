@@ -223,7 +223,10 @@ def test_every_method_trains_a_classifier_of_texts(method: str, tmp_path: Path) 
     if method not in ("none", "VD"):
         assert run.records[-1]["regularizer"] > 0
     if method in plan.SUMS:
-        assert texts.recipe(job, 60).weight == 1.0 and texts.regularizer(method, strength, weight).weights == (weight, 1.0)
+        assert texts.recipe(job, 60).weight == 1.0 and texts.regularizer(method, strength, weight).weights == (
+            weight,
+            1.0,
+        )
 
 
 def test_the_texts_of_a_seed(tmp_path: Path) -> None:

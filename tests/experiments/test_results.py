@@ -25,8 +25,7 @@ LARGEST = 200_000
 
 PAGES: dict[str, Callable[[Any], str]] = {
     **dict.fromkeys(("table1-digits", "table1-mnist-rows"), table1.page),
-    **dict.fromkeys(("table1-mnist-pooled", "table1-mnist-pooled-long"), table1.page),
-    **dict.fromkeys(("table1-digits-cost", "table1-mnist-rows-cost", "table1-mnist-pooled-cost"), cost.page),
+    **dict.fromkeys(("table1-digits-cost", "table1-mnist-rows-cost"), cost.page),
     **dict.fromkeys(("table2-docstrings", "table2-imdb-small"), table2.page),
     **dict.fromkeys(("table3-pydoc", "table3-ptb-small"), table3.page),
     "figure3-digits": figure3.page,

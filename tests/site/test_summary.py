@@ -1,0 +1,45 @@
+"""The summary of all comparisons: its sentences are no stronger than the tests, its figure has every row."""
+
+import copy
+
+from _site import results, summary
+
+
+def test_sentences_count_tasks_by_their_tests():
+    found = {"mnist-2000": results.load("compare-mnist-2000")}
+    first, second, third, *_ = said = summary.sentences(found)
+    assert len(said) == 5
+    assert first == (
+        "**The adversary against no regularizer**, by tasks: AdD K=1 against none: 1 better of 1; "
+        "AdD K=2 against none: 1 better of 1."
+    )
+    assert "AdD K=1 against FD: 1 unclear of 1; AdD K=2 against FD: 1 better of 1" in second
+    other = copy.deepcopy(found["mnist-2000"])
+    for r in other["results"]:
+        if r["method"] == "AdD K=2":
+            r["test"] += 5
+    both = summary.sentences({**found, "other": other})
+    assert third.endswith("AdD K=2 against AdD K=1: 1 better of 1.")
+    assert both[2].endswith("AdD K=2 against AdD K=1: 1 better, 1 worse of 2.")
+
+
+def test_a_pair_that_no_task_compares_is_left_out():
+    data = copy.deepcopy(results.load("compare-mnist-2000"))
+    data["results"] = [r for r in data["results"] if r["method"] in ("none", "AdD K=1")]
+    said = summary.sentences({"one": data})
+    assert [line.split("**")[1] for line in said] == ["The adversary against no regularizer"]
+
+
+def test_the_figure_has_every_row_with_its_interval():
+    found = summary.comparisons()
+    drawn = summary.figure(found)
+    for name, data in found.items():
+        assert name in drawn.text
+        for row in summary.report.reported(data):
+            assert row == "none" or f"{row} " in drawn.text
+    assert drawn.html.count("<circle") == sum(len(summary.report.reported(data)) - 1 for data in found.values())
+
+
+def test_every_comparison_is_of_the_plan():
+    files = {path.stem.removeprefix("compare-") for path in results.RESULTS.glob("compare-*.json")}
+    assert set(summary.comparisons()) == files
