@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -66,7 +67,7 @@ class TorchModel:
         self, logits: Callable[[Any], Any], units: int | Mapping[str, int], *, dtype: Any = None, device: Any = None
     ) -> None:
         self.one = not isinstance(units, Mapping)
-        self.units = {"mask": units} if isinstance(units, int) else dict(units)
+        self.units = {name: _units(H) for name, H in (units if isinstance(units, Mapping) else {"mask": units}).items()}
         self.sites = tuple(Site(name, H) for name, H in self.units.items())
         self._logits, self._dtype, self._device = logits, dtype or torch.get_default_dtype(), device
 
@@ -90,8 +91,14 @@ class TorchModel:
             for name, H in self.units.items()
         }
         given = {name: m.clone().requires_grad_() for name, m in given.items()}
-        with torch.enable_grad():
-            out = self._logits(given["mask"] if self.one else given)
+        try:
+            with torch.enable_grad():
+                out = self._logits(given["mask"] if self.one else given)
+        except RuntimeError as error:
+            if "device" not in str(error):
+                raise
+            place = f"the device {self._device or 'cpu'} ({str(error).splitlines()[0]})"
+            raise ValueError(f"logits failed with masks on {place}: give the network's as device=") from error
         if not isinstance(out, torch.Tensor) or out.ndim not in (2, 3) or out.shape[-2] != len(batch):
             said = tuple(out.shape) if isinstance(out, torch.Tensor) else f"a {type(out).__name__}"
             raise ValueError(f"logits returned {said}, expected a tensor (B, C) or (T, B, C) with B = {len(batch)}")
@@ -112,7 +119,10 @@ class TorchModel:
         out, given = cache
         d = torch.as_tensor(dfeatures, dtype=out.dtype, device=out.device).reshape(out.shape)
         wanted = [given[name] for name in masks]
-        found = torch.autograd.grad(out, wanted, d, retain_graph=True, allow_unused=True) if wanted else ()
+        reached = wanted and out.requires_grad
+        found = torch.autograd.grad(out, wanted, d, retain_graph=True, allow_unused=True) if reached else ()
+        if wanted and all(g is None for g in found):
+            raise ValueError("logits do not depend on the mask: multiply the state by it before the recurrent product")
         grads = {
             name: np.zeros(given[name].shape) if g is None else g.double().cpu().numpy()
             for name, g in zip(masks, found, strict=True)
@@ -145,6 +155,12 @@ class TorchModel:
         d, d0, d1 = distance(features0, features1)
         w = _weights(lam, d)
         return Comparison((w * d).sum(axis=0), None if stop_base else w[..., None] * d0, w[..., None] * d1, None)
+
+
+def _units(H: Any) -> int:
+    if isinstance(H, bool) or not isinstance(H, Integral) or H < 1:
+        raise ValueError(f"units is {H!r}, expected a number of units, or a dict of them by name")
+    return int(H)
 
 
 def _weights(lam: Any, d: Any) -> Any:

@@ -138,6 +138,28 @@ def test_what_the_function_must_return():
             )
 
 
+def test_units_are_any_whole_number():
+    assert torch_door.TorchModel(lambda m: m, np.int64(6)).units == {"mask": 6}
+    for units in (0, 2.5, True, {"h": "6"}):
+        with pytest.raises(ValueError, match="expected a number of units, or a dict"):
+            torch_door.TorchModel(lambda m: m, units)
+
+
+def test_logits_that_know_no_mask(rng):
+    for logits in (torch.zeros(2, 3), torch.zeros(2, 3, requires_grad=True) + 1):
+        model = torch_door.TorchModel(lambda m, out=logits: out, 4)
+        with pytest.raises(ValueError, match="logits do not depend on the mask"):
+            find_adversary(model, *torch_door.nothing(2), budgets=2, rng=rng)
+
+
+def test_a_network_on_another_device(rng):
+    def logits(m):  # what torch says of a network on a GPU, where there is none
+        raise RuntimeError("Expected all tensors to be on the same device, but found two, cuda:0 and cpu!")
+
+    with pytest.raises(ValueError, match=r"masks on the device cpu .*give the network's as device="):
+        find_adversary(torch_door.TorchModel(logits, 4), *torch_door.nothing(2), budgets=2, rng=rng)
+
+
 def test_a_mask_that_is_not_used_has_no_influence():
     model = torch_door.TorchModel(lambda m: m["a"][:, :2] * 1.0, {"a": 4, "b": 3})
     _, _, cache = model.body(None, torch_door.Examples(2), masks={})
