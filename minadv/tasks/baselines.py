@@ -15,6 +15,7 @@ from minadv.backend import Array
 from minadv.base.streams import permutation, stream
 
 MOST = 2000  # examples that the linear classifier learns from
+WIDEST = 5000  # numbers of an example that it reads
 
 
 def majority(train: Array, test: Array) -> float:
@@ -27,19 +28,34 @@ def naive_bayes(train: Any, test: Any, words: int, classes: int) -> float:
 
     ``train`` and ``test`` are `minadv.data.texts.documents.Documents` with labels.
     """
-    counts = np.ones((classes, words))
-    for n in range(len(train)):
-        np.add.at(counts[train.labels[n]], train[n], 1)
-    log_p = np.log(counts / counts.sum(axis=1, keepdims=True)).T  # (V, C)
+    tokens, rows = _flat(train)
+    counts = np.bincount(train.labels[rows] * words + tokens, minlength=classes * words).reshape(classes, words) + 1.0
+    log_p = np.log(counts / counts.sum(axis=1, keepdims=True))
     prior = np.log(np.bincount(train.labels, minlength=classes) + 1.0)
-    wrong = sum(int((prior + log_p[test[n]].sum(axis=0)).argmax() != test.labels[n]) for n in range(len(test)))
-    return 100 * wrong / len(test)
+    tokens, rows = _flat(test)
+    scores = np.stack([np.bincount(rows, of_class[tokens], minlength=len(test)) for of_class in log_p], axis=1) + prior
+    return float(100 * (scores.argmax(axis=1) != test.labels).mean())
+
+
+def _flat(documents: Any) -> tuple[Array, Array]:
+    """All tokens of some documents one after the other, and the number of each one's document."""
+    rows = np.repeat(np.arange(len(documents)), documents.lengths)
+    within = np.arange(len(rows)) - np.repeat(np.cumsum(documents.lengths) - documents.lengths, documents.lengths)
+    return documents.text[documents.starts[rows] + within].astype(np.int64), rows
 
 
 def linear(train: tuple[Array, Array], test: tuple[Array, Array], classes: int) -> float:
-    """The error in per cent of ridge regression from flat examples ``(N, ...)`` to classes, on `MOST` at most."""
+    """The error in per cent of ridge regression from flat examples ``(N, ...)`` to classes.
+
+    It learns from `MOST` examples at most, and reads `WIDEST` numbers of each at most, evenly spaced.
+    """
     rows = np.sort(permutation(stream(0, "baseline"), len(train[1]))[:MOST])
-    x, y = train[0][rows].reshape(len(rows), -1).astype(np.float64), train[1][rows]
+
+    def flat(x: Array) -> Array:
+        wide: Array = x.reshape(len(x), -1)
+        return wide[:, :: max(1, -(-wide.shape[1] // WIDEST))].astype(np.float64)
+
+    x, y = flat(train[0][rows]), train[1][rows]
     mean = x.mean(axis=0)
     x -= mean
     gram = x @ x.T
@@ -48,7 +64,7 @@ def linear(train: tuple[Array, Array], test: tuple[Array, Array], classes: int) 
     weights, bias = x.T @ dual, np.eye(classes)[y].mean(axis=0)  # (D, C)
     wrong = 0
     for first in range(0, len(test[1]), MOST):
-        some = test[0][first : first + MOST].reshape(len(test[1][first : first + MOST]), -1) - mean
+        some = flat(test[0][first : first + MOST]) - mean
         wrong += int(((some @ weights + bias).argmax(axis=1) != test[1][first : first + MOST]).sum())
     return 100 * wrong / len(test[1])
 

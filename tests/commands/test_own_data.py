@@ -13,6 +13,7 @@ import pytest
 
 from minadv.cli import main
 from minadv.data.images import own as own_images
+from minadv.data.texts.documents import Documents
 from minadv.data.texts.reviews import load as load_texts
 from minadv.tasks import baselines, fitting
 from minadv.tasks.own import recognise
@@ -206,12 +207,30 @@ def test_arrays(name: str, place: Path, says: Any, capsys: Any) -> None:
     assert [line.split("\t")[1] for line in says("predict", run.path, "some.npy")[1:]] == ["cold", "warm"] * 2
 
 
-def test_sequences_of_different_lengths(place: Path, says: Any, fails: Any) -> None:
+def test_naive_bayes_by_hand() -> None:
+    """Three texts to learn from, whose words lie scattered in a longer text; the empty one is told by the classes."""
+    text = np.array([9, 0, 1, 9, 0, 0, 2, 1, 1, 2], dtype=np.int32)
+
+    def documents(starts: list[int], lengths: list[int], labels: list[int]) -> Documents:
+        return Documents(text, *(np.array(a, dtype=np.int64) for a in (starts, lengths, labels)))
+
+    train = documents([7, 1, 4], [3, 2, 3], [1, 0, 0])  # 1 1 2 | 0 1 | 0 0 2
+    test = documents([4, 7, 0, 1], [2, 2, 0, 1], [0, 1, 0, 1])
+    counts = {0: np.array([3, 1, 1]) + 1.0, 1: np.array([0, 2, 1]) + 1.0}
+    prior = {0: np.log(3), 1: np.log(2)}
+    score = {c: np.log(n / n.sum()) for c, n in counts.items()}
+    answers = [max((0, 1), key=lambda c, w=w: prior[c] + score[c][w].sum()) for w in ([0, 0], [1, 1], [], [0])]
+    assert answers == [0, 1, 0, 0]
+    assert baselines.naive_bayes(train, test, 3, 2) == 25  # the last is wrong
+
+
+def test_sequences_of_different_lengths(place: Path, says: Any, fails: Any, capsys: Any) -> None:
     lengths = np.arange(40) % 5 + 2
     x = np.random.default_rng(0).normal(size=(40, 6, 3))
     x[np.arange(6) >= lengths[:, None]] = 1e6  # padding, which counts for nothing
     arrays(place / "mine.npz", x=x, lengths=lengths)
-    says("train", "mine.npz", *QUICK, "--out", "run")
+    assert main(["train", "mine.npz", *QUICK, "--out", "run"]) == 0
+    assert "test sequences of 2 to 6 (half of them up to 4) steps and 3 inputs" in capsys.readouterr().err
     run = load("run")
     np.testing.assert_allclose(run.config["scaling"]["mean"], 0, atol=0.3)
     assert says("eval", "run")[0].startswith("test error")
@@ -443,6 +462,9 @@ def test_simple_methods() -> None:
     y = rng.integers(0, 3, 200)
     x = rng.normal(size=(200, 4, 2)) + 4 * np.eye(3)[y][:, :2].repeat(4, axis=0).reshape(200, 4, 2)
     assert baselines.linear((x[:150], y[:150]), (x[150:], y[150:]), 3) < 10
+    wide = np.concatenate([np.repeat(x, 1500, axis=1), np.zeros((len(x), 3, x.shape[2]))], axis=1)
+    assert wide[0].size > 2 * baselines.WIDEST  # of which evenly spaced ones are read
+    assert baselines.linear((wide[:150], y[:150]), (wide[150:], y[150:]), 3) < 10
     assert baselines.majority(np.array([0, 0, 1]), np.array([0, 1, 1, 1])) == 75
     even = baselines.unigram(np.arange(10), np.arange(10), 10)
     assert even == pytest.approx(10)

@@ -18,9 +18,16 @@ def summary(plan: Any) -> str:
     counts = np.bincount(to_host(data.train.y), minlength=data.classes).tolist()
     names = data.names or tuple(map(str, range(data.classes)))
     classes = ", ".join(f"{name} {n:,}" for name, n in list(zip(names, counts, strict=True))[:12])
-    said = f"{N:,} train, {len(data.valid):,} valid, {len(data.test):,} test sequences of {T:,} steps and {I:,} inputs"
+    steps = f"{T:,} steps" if data.train.lengths is None else f"{_range(data.train.lengths)} steps"
+    said = f"{N:,} train, {len(data.valid):,} valid, {len(data.test):,} test sequences of {steps} and {I:,} inputs"
     more = f"; {data.classes} classes ({classes}{', ...' * (data.classes > 12)})" if own else ""
     return f"{plan.config['about']['task']}: {said}{more}" + (fitting.few(N, "sequences") if own else "")
+
+
+def _range(lengths: Array) -> str:
+    """The shortest, the middle and the longest of some lengths."""
+    low, middle, high = (int(value) for value in np.quantile(to_host(lengths), (0, 0.5, 1), method="lower"))
+    return f"{low:,} to {high:,} (half of them up to {middle:,})"
 
 
 def without_padding(part: Split) -> Array:
