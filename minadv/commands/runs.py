@@ -25,7 +25,7 @@ def add_options(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
     parser.add_argument(
         "--tensorboard",
         metavar="DIR",
-        help="write the evaluations for TensorBoard, a folder a run; needs tensorboardX",
+        help="write the evaluations for TensorBoard, a folder a run; needs minadv[tensorboard]",
     )
 
 
@@ -54,7 +54,7 @@ def _compare(runs: Sequence[Listed]) -> None:
     if len(runs) < 2:
         raise ValueError(f"--compare needs two runs or more that can be read, and there is {len(runs)}")
     found = listing.differences(runs)
-    head = ["setting", *(run.path.name for run in runs)]
+    head = ["setting", *listing.distinct([run.path for run in runs])]
     print("\n".join(["", *(listing.table([head, *found]) if found else ["the runs have the same settings"])]))
 
 
@@ -75,11 +75,11 @@ def _for_tensorboard(runs: Sequence[Listed], root: Path) -> None:
     try:
         from tensorboardX import SummaryWriter
     except ImportError as error:
-        raise ImportError("TensorBoard's files need tensorboardX: pip install tensorboardX") from error
-    for run in runs:
-        writer: Any = SummaryWriter(str(root / run.path.name))
+        raise ImportError('TensorBoard\'s files need tensorboardX: pip install "minadv[tensorboard]"') from error
+    for run, folder in zip(runs, listing.distinct([run.path for run in runs]), strict=True):
+        writer: Any = SummaryWriter(str(root / folder))
         for record in run.records:
             for name, value in listing.scalars(record).items():
                 writer.add_scalar(name, value, record["step"])
         writer.close()
-        print(root / run.path.name)
+        print(root / folder)

@@ -85,6 +85,15 @@ def table(rows: Sequence[Sequence[str]]) -> list[str]:
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
+def distinct(paths: Sequence[Path]) -> list[str]:
+    """A name for each folder: its last part, or all of its path where several end in the same."""
+    names = [path.name for path in paths]
+    return [
+        "-".join(part for part in path.parts if part not in ("/", "..", ".")) if names.count(name) > 1 else name
+        for path, name in zip(paths, names, strict=True)
+    ]
+
+
 def differences(runs: Sequence[Listed]) -> list[list[str]]:
     """The settings in which runs differ: a row a setting, its value in each run."""
     flat = [dict(_leaves({k: v for k, v in run.config.items() if k not in QUIET})) for run in runs]

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import re
+import shutil
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -280,9 +281,7 @@ def test_logs_for_other_programs(says: Any, fails: Any, place: Path, monkeypatch
     record = load("runs/mine-add-seed0").records[1]
     assert float(rows[1]["valid_loss"]) == record["valid_loss"]
     monkeypatch.setitem(sys.modules, "tensorboardX", None)
-    assert "TensorBoard's files need tensorboardX: pip install tensorboardX" in _last(
-        fails, "runs", "--tensorboard", "tb"
-    )
+    assert 'need tensorboardX: pip install "minadv[tensorboard]"' in _last(fails, "runs", "--tensorboard", "tb")
     written: list[Any] = []
 
     class SummaryWriter:
@@ -301,6 +300,9 @@ def test_logs_for_other_programs(says: Any, fails: Any, place: Path, monkeypatch
     assert says("runs", "--tensorboard", "tb")[-1] == "tb/mine-none-seed0"
     assert ("tb/mine-add-seed0", "valid_loss", record["valid_loss"], 4) in written
     assert not any(name == "step" for _, name, _, _ in written)
+    shutil.copytree("runs/mine-add-seed0", "other/mine-add-seed0")
+    said = says("runs", "runs/mine-add-seed0", "other/mine-add-seed0", "--tensorboard", "tb")
+    assert said[-2:] == ["tb/runs-mine-add-seed0", "tb/other-mine-add-seed0"]  # two runs do not share a folder
 
 
 def _last(fails: Any, *arguments: Any) -> str:
