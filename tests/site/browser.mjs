@@ -94,8 +94,11 @@ const scenarios = {
   // Every page, light and dark, narrow and wide: nothing overflows, axe finds nothing, the console is silent.
   async pages() {
     const wrong = {};
-    for (const name of files(site)) {
-      for (const [width, scheme, rules] of [[1280, "light", WCAG], [375, "dark", ["color-contrast"]]]) { // labels do not depend on colours
+    const looks = [[1280, "light", WCAG], [375, "dark", ["color-contrast"]]]; // labels do not depend on colours
+    const left = files(site).flatMap((name) => looks.map((look) => [name, ...look]));
+    const work = async () => {
+      for (let next = left.shift(); next; next = left.shift()) {
+        const [name, width, scheme, rules] = next;
         const page = await open(name, { width, scheme });
         const found = await overflow(page);
         const reference = /^(api|genindex|py-modindex|search)\.html$/.test(name); // Sphinx's own, and too long for axe
@@ -103,7 +106,8 @@ const scenarios = {
         if (found.length) wrong[`${name} ${width} ${scheme}`] = found;
         await close(page);
       }
-    }
+    };
+    await Promise.all([work(), work()]);
     return { wrong, count: files(site).length };
   },
   // Without JavaScript: every page has its text, examples their results, exercises their answers.
