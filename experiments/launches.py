@@ -104,10 +104,15 @@ def estimates(rows: dict[str, Any]) -> list[list[str]]:
         if setting["words"] or setting["padded"] or setting["dtype"] != "float32" or tuple(setting["hidden"]) != (100,):
             continue
         parts = estimate(setting["cell"], counts["kernel"] + counts["blas"], counts["sync"])
-        device = parts["passes"] + parts["products"]
-        least, most = max(device, parts["host"]), device + parts["host"]
+        least, most = between(parts)
         found.append([name, *(f"{part:.1f}" for part in parts.values()), f"{least:.1f} to {most:.1f}"])
     return found
+
+
+def between(parts: dict[str, float]) -> tuple[float, float]:
+    """The least a step takes, if host and device work side by side, and the most, if they take turns."""
+    device = parts["passes"] + parts["products"]
+    return max(device, parts["host"]), device + parts["host"]
 
 
 def text(results: dict[str, Any]) -> str:
