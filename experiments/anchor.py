@@ -97,9 +97,9 @@ def page(data: dict[str, Any]) -> str:
     return f"""# Sequential MNIST at the paper's size, its first epochs
 
 T = 784, LSTM of {preset.n_hidden} units, batches of {preset.batch}, RMSProp at {preset.lr:g}, the paper's schedules
-over {preset.epochs:g} epochs. The weight of the regularizer grows over the first fifth of them, so that the two networks are
-bound to differ little at first. AdD K=1 at δ = {delta:g}, weight {weight:g}; one seed, which is an observation and no
-test.
+over {preset.epochs:g} epochs. The weight of the regularizer grows over the first fifth of them, so that the two
+networks are bound to differ little at first. AdD K=1 at δ = {delta:g}, weight {weight:g}; one seed, which is an
+observation and no test.
 
 {table(data)}
 
