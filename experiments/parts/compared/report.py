@@ -259,6 +259,7 @@ def figure(data: Data) -> Any:
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
+    from matplotlib.ticker import MaxNLocator, NullFormatter, ScalarFormatter
 
     rows, found = reported(data), differences(data)
     drawn, (left, right) = plt.subplots(1, 2, figsize=(13, 5))
@@ -270,6 +271,10 @@ def figure(data: Data) -> Any:
         left.annotate(row, (cost, values.mean()), fontsize=7, xytext=(4, 3), textcoords="offset points")
     left.set(xlabel="core seconds of a run", ylabel=f"test {data['facts']['task']['metric']} (bars: standard error)")
     left.set_xscale("log")
+    left.margins(x=0.25)  # room for the names on the right
+    left.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
+    left.xaxis.set_major_formatter(ScalarFormatter())
+    left.xaxis.set_minor_formatter(NullFormatter())
     named = [(row, found[row, "none"][0]) for row in rows if (row, "none") in found]
     for n, (_, d) in enumerate(reversed(named)):
         right.plot([d.low, d.high], [n, n], color="black", linewidth=1)
