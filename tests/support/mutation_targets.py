@@ -144,6 +144,8 @@ FINISHED = (
     "masks.py",
     "rnn.py",
     "training/clip.py",
+    "training/ema.py",
+    "training/schedules.py",
 )
 """Files of which every mutant was run, and is noticed or explained: `--deep` runs all of theirs."""
 
