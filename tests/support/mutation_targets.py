@@ -66,7 +66,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "training/divergence.py": ("training/test_divergence.py",),
     "training/recipe.py": ("training/test_loop.py",),
     "training/ema.py": ("training/test_schedules.py", "training/test_loop.py"),
-    "training/finite.py": ("training/test_loop.py",),
+    "training/finite.py": ("training/test_finite.py", "training/test_loop.py"),
     "training/interrupts.py": ("training/test_loop.py", "training/test_kill.py::test_ctrl_c"),
     "training/loop.py": (
         "training/test_loop.py",
@@ -93,7 +93,11 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "training/runs/log.py": ("training/test_log.py",),
     "training/runs/packing.py": ("training/test_packing.py", "training/test_checkpoints.py"),
     "training/schedules.py": ("training/test_schedules.py",),
-    "training/task.py": ("training/test_loop.py", "tasks/test_images.py"),
+    "training/task.py": (
+        "training/test_inference.py::test_how_many_readers",
+        "training/test_inference.py::test_as_many_readers_as_there_is_memory_for",
+        "training/test_processes.py::test_how_many_workers",
+    ),
     "training/update.py": ("training/test_loop.py",),
     "training/watch.py": ("training/test_watch.py",),
 }
@@ -145,7 +149,9 @@ FINISHED = (
     "rnn.py",
     "training/clip.py",
     "training/ema.py",
+    "training/finite.py",
     "training/schedules.py",
+    "training/task.py",
 )
 """Files of which every mutant was run, and is noticed or explained: `--deep` runs all of theirs."""
 
