@@ -146,11 +146,14 @@ needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="mutants are run
         ("1", "2", CAUGHT),
         ("1", "1.0", SURVIVED),
         ("return", "while True:\n        pass\n    return", CUT_OFF),
+        ("return", "import threading\n    threading.Event().wait()\n    return", CUT_OFF),
         ("return", "yield", CAUGHT),
     ],
 )
 def test_a_verdict(old, new, verdict, bench, monkeypatch):
     monkeypatch.setattr(mutation, "CPU_SECONDS", 2)
+    if "wait" in new:
+        monkeypatch.setattr(mutation, "IDLE_SECONDS", 5)
     text = "def one():\n    return 1\n"
     small = bench(text)
     assert small.verdict(None, ("test_one.py",))[0] == SURVIVED

@@ -33,6 +33,28 @@ _TERM = (
     "test_text_regularizers.py",
 )
 
+_READERS = (
+    "test_how_many_readers",
+    "test_readers_and_their_blas_threads",
+    "test_the_product_whatever_the_user_sets",
+    "test_more_workers_than_cores",
+    "test_as_many_readers_as_there_is_memory_for",
+    "test_an_error_ends_all_readers",
+    "test_workers_that_are_lent_may_end_in_any_order",
+    "test_what_cannot_be_sent_is_read_here",
+)
+_THREADS = (
+    "test_an_error_of_any_is_raised_here",
+    "test_what_numpy_is_to_do_about_overflow_holds_in_all_threads",
+    "test_a_closed_team_leaves_no_thread",
+    "test_one_is_no_team",
+)
+_PARTS = (
+    "test_groups_are_dealt_out_evenly",
+    "test_the_contributions_of_all_parts_are_the_whole",
+    "test_a_share_draws_its_rows_of_the_whole_batchs_masks",
+    "test_alone_reuses_its_buffers",
+)
 TARGETS: dict[str, tuple[str, ...]] = {
     "adversary.py": ("test_adversary_options.py", "test_adversary.py", "test_adversary_bad_input.py"),
     "backend.py": ("test_backend.py", "base/test_gpu.py", "test_bad_input.py"),
@@ -64,10 +86,10 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "torch_layout.py": ("test_torch_layout.py", "test_bad_input_layers.py"),
     "training/clip.py": ("training/test_clip.py",),
     "training/divergence.py": ("training/test_divergence.py",),
-    "training/recipe.py": ("training/test_loop.py",),
+    "training/recipe.py": ("training/test_recipe.py", "training/test_loop.py"),
     "training/ema.py": ("training/test_schedules.py", "training/test_loop.py"),
     "training/finite.py": ("training/test_finite.py", "training/test_loop.py"),
-    "training/interrupts.py": ("training/test_loop.py", "training/test_kill.py::test_ctrl_c"),
+    "training/interrupts.py": ("training/test_loop.py::test_ctrl_c_lets_the_step_finish",),
     "training/loop.py": (
         "training/test_loop.py",
         "training/test_watch.py",
@@ -76,16 +98,29 @@ TARGETS: dict[str, tuple[str, ...]] = {
     ),
     "training/memory.py": ("training/test_memory.py",),
     "training/optimizers.py": ("training/test_optimizers.py",),
-    "training/parallel/choose.py": ("training/test_threads.py", "training/test_processes.py"),
-    "training/parallel/inference.py": ("training/test_inference.py",),
-    "training/parallel/members.py": ("training/test_inference.py", "training/test_processes.py"),
-    "training/parallel/processes.py": ("training/test_processes.py",),
+    "training/parallel/choose.py": ("training/test_choose.py",),
+    "training/parallel/inference.py": (
+        *(f"training/test_inference.py::{test}" for test in _READERS),
+        "training/test_members.py",
+    ),
+    "training/parallel/members.py": (
+        "training/test_members.py",
+        "training/test_inference.py::test_a_reader_that_dies_does_not_speak_of_training",
+        "training/test_processes.py::test_an_error_in_a_worker_is_raised_here",
+    ),
+    "training/parallel/processes.py": (
+        "training/test_members.py",
+        "training/test_processes.py::test_flat_memory_holds_a_tree",
+        "training/test_processes.py::test_what_cannot_be_sent_is_said",
+    ),
     "training/parallel/ranks.py": ("training/test_ranks.py",),
-    "training/parallel/threads.py": ("training/test_threads.py",),
+    "training/parallel/threads.py": (
+        *(f"training/test_threads.py::{test}" for test in _THREADS),
+        "training/test_members.py",
+    ),
     "training/parallel/workers.py": (
-        "training/test_ranks.py",
-        "training/test_threads.py",
-        "training/test_processes.py",
+        *(f"training/test_processes.py::{test}" for test in _PARTS),
+        "training/test_members.py",
     ),
     "training/progress.py": ("training/test_loop.py", "training/test_log.py"),
     "training/runs/checkpoints.py": ("training/test_checkpoints.py",),
@@ -127,6 +162,15 @@ FURTHER: dict[str, tuple[str, ...]] = {
     "regularizers.py": ("test_adversary_options.py", "test_memory.py", "training/test_memory.py", *_NAMES),
     "searches.py": ("test_memory.py", "tasks/test_config.py", "test_bad_input.py"),
     "terms.py": ("test_memory.py", "models/test_language_regularizers.py", "tasks/test_images.py"),
+    "training/parallel/inference.py": ("training/test_inference.py",),
+    "training/parallel/members.py": ("training/test_processes.py", "training/test_inference.py"),
+    "training/parallel/processes.py": ("training/test_processes.py",),
+    "training/parallel/threads.py": ("training/test_threads.py", "training/test_inference.py"),
+    "training/parallel/workers.py": (
+        "training/test_threads.py",
+        "training/test_ranks.py",
+        "training/test_inference.py",
+    ),
 }
 """Tests of other files, which are run for the mutants that the tests of the file itself let through.
 

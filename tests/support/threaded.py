@@ -68,11 +68,14 @@ class Comm:
 
 class Request:
     def __init__(self, line: Line, arrivals: int) -> None:
-        self.line, self.arrivals = line, arrivals
+        self.line, self.arrivals, self.tests = line, arrivals, 0
 
     def Test(self) -> bool:
         with others_turn():
             time.sleep(0.001)
+        self.tests += 1
+        if self.line.barrier.broken or self.tests > 20_000:
+            raise threading.BrokenBarrierError("another rank has failed, or does not come")
         return min(self.line.arrivals) >= self.arrivals
 
 
