@@ -90,12 +90,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "training/ema.py": ("training/test_schedules.py", "training/test_loop.py"),
     "training/finite.py": ("training/test_finite.py", "training/test_loop.py"),
     "training/interrupts.py": ("training/test_loop.py::test_ctrl_c_lets_the_step_finish",),
-    "training/loop.py": (
-        "training/test_loop.py",
-        "training/test_watch.py",
-        "training/test_log.py",
-        "tasks/test_images.py",
-    ),
+    "training/loop.py": ("training/test_loop.py",),
     "training/memory.py": ("training/test_memory.py",),
     "training/optimizers.py": ("training/test_optimizers.py",),
     "training/parallel/choose.py": ("training/test_choose.py",),
@@ -162,6 +157,12 @@ FURTHER: dict[str, tuple[str, ...]] = {
     "regularizers.py": ("test_adversary_options.py", "test_memory.py", "training/test_memory.py", *_NAMES),
     "searches.py": ("test_memory.py", "tasks/test_config.py", "test_bad_input.py"),
     "terms.py": ("test_memory.py", "models/test_language_regularizers.py", "tasks/test_images.py"),
+    "training/loop.py": (
+        "training/test_divergence.py",
+        "training/test_log.py::test_the_bar_of_a_run",
+        "training/test_watch.py",
+        "tasks/test_images.py",
+    ),
     "training/parallel/inference.py": ("training/test_inference.py",),
     "training/parallel/members.py": ("training/test_processes.py", "training/test_inference.py"),
     "training/parallel/processes.py": ("training/test_processes.py",),
@@ -194,8 +195,11 @@ FINISHED = (
     "training/clip.py",
     "training/ema.py",
     "training/finite.py",
+    "training/optimizers.py",
+    "training/recipe.py",
     "training/schedules.py",
     "training/task.py",
+    "training/update.py",
 )
 """Files of which every mutant was run, and is noticed or explained: `--deep` runs all of theirs."""
 
@@ -203,7 +207,7 @@ RECENT = (
     "modelcheck.py",
     "objective.py",
     "torch_layout.py",
-    *(f"training/{name}.py" for name in ("divergence", "loop", "progress", "recipe", "update")),
+    *(f"training/{name}.py" for name in ("divergence", "loop", "progress")),
     "training/runs/folder.py",
 )
 """Files that were written or changed since their mutants were last run whole: left out of samples until they are."""

@@ -29,6 +29,9 @@ _GAP = "gap: Array = xp.where(near, p * xp.expm1(-xp.where(near, r, 0)), q - p)"
 _AGREE = "same = (d <= rounding**2) & (apart <= rounding * size)"
 _DOUBLE = "g = cell.backward(params, cache, only_t, weights=False).hhat  # g[u] = d(lam_t D_t) / d hhat_u"
 _RUNNING = "a = xp.concatenate([a[..., :reach], op(a[..., reach:], a[..., :-reach])], axis=-1)"
+_DECAYED = "return tree_map(lambda g, p: g + weight_decay * p, grads, params) if weight_decay else grads"
+_STEP = "def step(self, params: Tree, grads: Tree, state: Any, *, lr_scale: float = 1.0) -> tuple[Tree, Any]:"
+_CHOOSE = "def choose_workers(task: Task, asked: int | None, ranks: int = 1) -> int:"
 _MAP = "dm = influence_map(h[:-1], dhhat)  # Eq. 6"
 
 TABLE: dict[str, list[tuple[str, str, str, str]]] = {
@@ -124,6 +127,20 @@ TABLE: dict[str, list[tuple[str, str, str, str]]] = {
     "asks for gradients that nobody reads: the same result for more work": [
         ("influence.py", "influence_map_double_sum", _DOUBLE, _DOUBLE.replace(", weights=False", "")),
         ("influence.py", "influence_map_double_sum", _DOUBLE, _DOUBLE.replace("False", "True")),
+    ],
+    "no ranks, like one: this process shares its batches with its own workers": [
+        ("training/parallel/choose.py", "choose_workers", _CHOOSE, _CHOOSE.replace("= 1", "= 0")),
+    ],
+    "adds a decay of zero: the same numbers for more work": [
+        (
+            "training/optimizers.py",
+            "_decayed",
+            _DECAYED,
+            _DECAYED.replace("tree", "(tree").replace(" if weight_decay else grads", ")"),
+        ),
+    ],
+    "the default of a protocol, which only says what is asked of a class: nobody calls it": [
+        ("training/optimizers.py", "Optimizer.step", _STEP, _STEP.replace("1.0", "2.0")),
     ],
     "runs only where there is a GPU: the suite on CuPy and a stand-in hold what can be held without one": [
         (

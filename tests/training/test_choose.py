@@ -109,14 +109,15 @@ def test_what_is_said_of_more_than_there_are_cores(workers: int, ranks: Any, sai
 
 def test_how_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(choose, "one_process", lambda: group(cores=4))
-    count = lambda asked=None, ranks=1, **load: choose_workers(  # noqa: E731
-        SimpleNamespace(load=replace(LOAD, **load)), asked, ranks
-    )
+
+    def count(*asked: Any, **load: Any) -> int:
+        return choose_workers(SimpleNamespace(load=replace(LOAD, **load)), *(asked or (None,)))
+
     assert (count(), count(examples=3), count(products=WORTH)) == (4, 3, 4)
     assert (count(3), count(100), count(1, on_gpu=True), count(2, products=0)) == (3, 100, 1, 2)
     for change in ({"products": WORTH - 1}, {"weights": CORE_CACHE + 1}, {"on_gpu": True}):
         assert count(**change) == 1
-    assert count(ranks=2) == count(1, ranks=2) == 1
+    assert count(None, 2) == count(1, 2) == 1
     for asked, ranks, load, said in (
         (2, 2, {}, "workers is 2, expected 1 under mpiexec: its 2 ranks share the batch already"),
         (0, 1, {}, "workers is 0, expected a whole number of at least 1"),

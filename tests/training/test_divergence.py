@@ -47,6 +47,10 @@ def test_a_run_that_goes_on_remembers_its_first_loss() -> None:
     losses.add(11, 50.0)
     with pytest.warns(DivergenceWarning, match="the loss was 2 at step 5 and is 40 now"):
         losses.warn(Recipe(steps=1), {"train_loss": 40.0})
+    losses = Losses(
+        [{"step": 5, "train_loss": 2.0}, {"step": 10, "train_loss": 70.0}, {"step": 11, "train_loss": None}]
+    )
+    assert "the loss was 2 at step 5 and 70 at 10, " in losses.said(Recipe(steps=1), {})
 
 
 @pytest.mark.filterwarnings("ignore:training diverges")
@@ -65,6 +69,11 @@ def test_a_number_that_is_not_finite_after_divergence(put: Any) -> None:
 def test_huge_weights_have_diverged(put: Any) -> None:
     """Even if the loss is not known to have grown."""
     assert "the largest weight is 2e+05 (V)" in Losses([]).said(Recipe(steps=1), {"V": np.array([-2e5])})
+
+
+@pytest.mark.parametrize(("size", "diverged"), [(9_999, False), (10_000, False), (10_001, True)])
+def test_weights_beyond_every_usual_scale_have_diverged(size: float, diverged: bool) -> None:
+    assert bool(Losses([]).said(Recipe(steps=1), {"V": np.array([0.0, -size, 1.0])})) == diverged
 
 
 def test_another_bad_number_is_no_divergence(put: Any) -> None:
