@@ -131,6 +131,22 @@ TABLE: dict[str, list[tuple[str, str, str, str]]] = {
     "no ranks, like one: this process shares its batches with its own workers": [
         ("training/parallel/choose.py", "choose_workers", _CHOOSE, _CHOOSE.replace("= 1", "= 0")),
     ],
+    "the size of the largest weight of a network that has none": [
+        (
+            "training/divergence.py",
+            "Losses.said",
+            'size, name = max(weights, default=(0.0, ""))',
+            'size, name = max(weights, default=(1.0, ""))',
+        ),
+    ],
+    "the step of a loss that is not there": [
+        (
+            "training/divergence.py",
+            "Losses.said",
+            "step, loss = self.last or (0, None)",
+            "step, loss = self.last or (1, None)",
+        ),
+    ],
     "adds a decay of zero: the same numbers for more work": [
         (
             "training/optimizers.py",

@@ -61,6 +61,12 @@ def test_the_last_ones_are_kept(tmp_path: Path) -> None:
     assert [name for name in names(tmp_path) if name.endswith("json")] == ["step-00000004.json", "step-00000005.json"]
 
 
+def test_without_a_word_three_are_kept_from_the_very_first_step_on(tmp_path: Path) -> None:
+    for step in range(5):
+        save(tmp_path, step, tree_at(step), {})
+        assert len(names(tmp_path)) == 2 * min(step + 1, 3)
+
+
 def test_a_damaged_one_does_not_count_as_kept(run: Path) -> None:
     (run / "checkpoints" / "step-00000020.json").write_text("{}")
     save(run, 30, tree_at(30), {"at": 30}, keep=2)
@@ -213,6 +219,8 @@ def test_what_cannot_be_saved(tmp_path: Path, tree: Any, meta: Any, message: str
 def test_bad_numbers(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="step is 1 and keep is 0, expected at least 0 and 1"):
         save(tmp_path, 1, {}, {}, keep=0)
+    with pytest.raises(ValueError, match="step is -1 and keep is 1, expected at least 0 and 1"):
+        save(tmp_path, -1, {}, {}, keep=1)
 
 
 def test_saving_changes_nothing(tmp_path: Path, put: Any) -> None:

@@ -85,6 +85,14 @@ def test_what_a_record_says(put: Any) -> None:
     json.dumps(records, allow_nan=False)
 
 
+def test_before_the_first_step_nothing_is_the_best(put: Any) -> None:
+    toy, recipe = task(put), Recipe(steps=1)
+    state = start(toy, recipe)
+    assert (state.step, state.best_score, state.best_step, state.stale, state.ema) == (0, math.inf, 0, 0, None)
+    assert state.tally == (0, 0, 0, 0)
+    assert_same_bits((state.params, state.best), (toy.init(), toy.init()))
+
+
 def test_the_best_weights_are_kept(put: Any) -> None:
     toy = Scripted(task(put), [5, 3, 4, 3, 6])
     state, _ = train(toy, Recipe(steps=5, eval_every=1))
