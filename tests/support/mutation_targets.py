@@ -160,6 +160,7 @@ FURTHER: dict[str, tuple[str, ...]] = {
     "regularizers.py": ("test_adversary_options.py", "test_memory.py", "training/test_memory.py", *_NAMES),
     "searches.py": ("test_memory.py", "tasks/test_config.py", "test_bad_input.py"),
     "terms.py": ("test_memory.py", "models/test_language_regularizers.py", "tasks/test_images.py"),
+    "training/runs/checkpoints.py": ("base/test_files.py", "tasks/test_image_runs.py"),
     "training/loop.py": (
         "test_zero_maps.py::test_a_checkpoint_of_an_earlier_version_has_counted_none",
         "training/test_divergence.py",

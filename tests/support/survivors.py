@@ -32,6 +32,7 @@ _RUNNING = "a = xp.concatenate([a[..., :reach], op(a[..., reach:], a[..., :-reac
 _DECAYED = "return tree_map(lambda g, p: g + weight_decay * p, grads, params) if weight_decay else grads"
 _STEP = "def step(self, params: Tree, grads: Tree, state: Any, *, lr_scale: float = 1.0) -> tuple[Tree, Any]:"
 _CHOOSE = "def choose_workers(task: Task, asked: int | None, ranks: int = 1) -> int:"
+_OLDER = "older = [p for step, p in _found(path.parent) if match and step < int(match[1])]"
 _MAP = "dm = influence_map(h[:-1], dhhat)  # Eq. 6"
 
 TABLE: dict[str, list[tuple[str, str, str, str]]] = {
@@ -146,6 +147,9 @@ TABLE: dict[str, list[tuple[str, str, str, str]]] = {
             "step, loss = self.last or (0, None)",
             "step, loss = self.last or (1, None)",
         ),
+    ],
+    "looks at the damaged one once more, which is not sound": [
+        ("training/runs/checkpoints.py", "load", _OLDER, _OLDER.replace("<", "<=")),
     ],
     "adds a decay of zero: the same numbers for more work": [
         (
