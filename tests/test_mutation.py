@@ -169,6 +169,24 @@ def test_a_file_without_tests_gives_no_verdict(bench):
         bench("").verdict(None, ("test_none.py",))
 
 
+def test_tests_are_run_once_before_the_first_mutant(monkeypatch, tmp_path):
+    given = []
+
+    class Told(Bench):
+        def __init__(self, folder: Path) -> None: ...
+
+        def verdict(self, mutant, tests):
+            given.append(tests)
+            return SURVIVED, ""
+
+    monkeypatch.setattr(mutation, "Bench", Told)
+    for jobs in (1, 2, 5):
+        assert list(mutation._sound(("a", "b", "c"), jobs, tmp_path)) == [(SURVIVED, "")] * min(jobs, 3)
+        assert sorted(test for tests in given for test in tests) == ["a", "b", "c"]
+        assert () not in given
+        given.clear()
+
+
 def test_kept_verdicts_survive_a_kill_and_not_a_change(tmp_path, monkeypatch):
     kept = tmp_path / "kept.jsonl"
     kept.write_text('{"key": "a", "digest": "1", "verdict": "caught"}\n{"key": "b", "dig')

@@ -259,6 +259,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _sound(tests: tuple[str, ...], jobs: int, folder: Path) -> Iterator[tuple[str, str]]:
     """What the tests say without a mutant: a verdict means something only where they pass."""
+    jobs = min(jobs, len(tests))  # given no tests, pytest would run all there are
     benches = [Bench(folder / f"sound-{n}") for n in range(jobs)]
     with ThreadPoolExecutor(jobs) as pool:
         yield from pool.map(lambda n: benches[n].verdict(None, tests[n::jobs]), range(jobs))
