@@ -55,6 +55,14 @@ _PARTS = (
     "test_a_share_draws_its_rows_of_the_whole_batchs_masks",
     "test_alone_reuses_its_buffers",
 )
+_TABLE = (
+    "test_what_is_put_is_recalled",
+    "test_lent_masks_are_those_of_other_seen_examples",
+    "test_a_carry_that_is_no_table_is_handed_on_as_it_is",
+    "test_the_order_of_the_workers_rows_makes_no_difference",
+    "test_the_next_visit_is_handed_what_the_last_one_found",
+    "test_examples_are_counted_and_masks_stay_within_the_budget",
+)
 TARGETS: dict[str, tuple[str, ...]] = {
     "adversary.py": ("test_adversary_options.py", "test_adversary.py", "test_adversary_bad_input.py"),
     "backend.py": ("test_backend.py", "base/test_gpu.py", "test_bad_input.py"),
@@ -94,7 +102,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
         "training/test_loop.py::test_ctrl_c_lets_the_step_finish",
     ),
     "training/loop.py": ("training/test_loop.py",),
-    "training/memory.py": ("training/test_memory.py",),
+    "training/memory.py": tuple(f"training/test_memory.py::{test}" for test in _TABLE),
     "training/optimizers.py": ("training/test_optimizers.py",),
     "training/parallel/choose.py": ("training/test_choose.py",),
     "training/parallel/inference.py": (
@@ -120,9 +128,15 @@ TARGETS: dict[str, tuple[str, ...]] = {
         *(f"training/test_processes.py::{test}" for test in _PARTS),
         "training/test_members.py",
     ),
-    "training/progress.py": ("training/test_loop.py", "training/test_log.py"),
+    "training/progress.py": (
+        "training/test_log.py::test_bar_on_a_terminal",
+        "training/test_log.py::test_the_bar_of_a_run",
+        "training/test_log.py::test_no_bar_elsewhere",
+        "training/test_log.py::test_a_run_is_work_that_goes_on",
+        "training/test_log.py::test_work_with_a_bar_of_its_own_needs_no_other",
+    ),
     "training/runs/checkpoints.py": ("training/test_checkpoints.py",),
-    "training/runs/folder.py": ("training/test_log.py", "tasks/test_image_runs.py"),
+    "training/runs/folder.py": ("tasks/test_image_runs.py",),
     "training/runs/log.py": ("training/test_log.py",),
     "training/runs/packing.py": ("training/test_packing.py", "training/test_checkpoints.py"),
     "training/schedules.py": ("training/test_schedules.py",),
@@ -168,6 +182,7 @@ FURTHER: dict[str, tuple[str, ...]] = {
         "training/test_watch.py",
         "tasks/test_images.py",
     ),
+    "training/memory.py": ("training/test_memory.py",),
     "training/parallel/inference.py": ("training/test_inference.py",),
     "training/parallel/members.py": ("training/test_processes.py", "training/test_inference.py"),
     "training/parallel/processes.py": ("training/test_processes.py",),

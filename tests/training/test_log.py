@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import minadv
+from minadv.base import pulse
 from minadv.training.loop import Recipe, train
 from minadv.training.progress import Progress
 from minadv.training.runs import log
@@ -55,8 +56,12 @@ def test_a_log_is_never_overwritten(path: Path) -> None:
     assert path.read_bytes() == before
 
 
-def test_cut_at_every_byte(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # a thousand real ones take long
+def test_cut_at_every_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # hundreds of real ones take long
+    path = tmp_path / "log.jsonl"
+    start(path, {"kind": "header", "step": 0})
+    for step in (10, 20, 30):
+        append(path, {"kind": "evaluation", "step": step})
     whole = path.read_bytes()
     ends = [n + 1 for n, byte in enumerate(whole) if byte == ord("\n")]
     for cut in range(len(whole) + 1):
@@ -123,6 +128,36 @@ def test_the_bar_of_a_run(put: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     shown = screen.getvalue()
     for text in ("VD", "120/120", "loss ", "regularizer ", f"valid accuracy % {100 - records[-1]['valid_error']:.4g}"):
         assert text in shown
+
+
+def test_a_run_is_work_that_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever waits is told how far it has come, and its numbers, which stay until there are new ones."""
+    going_on = pulse.Pulse(print)
+    monkeypatch.setattr(pulse, "_pulse", going_on)
+    with Progress(10, unit="word", done=4, shown=False) as progress:
+        progress.advance(2, loss=0.5, regularizer=None, rate="1/s")
+        progress.advance(1, loss=0.25)
+        [work] = going_on.work
+        assert work.told(0) == "training: 7 of 10 words, loss 0.25, rate 1/s"
+        assert work.bar is None
+    assert going_on.work == []
+
+
+def test_work_with_a_bar_of_its_own_needs_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("tqdm")
+    going_on, screen = pulse.Pulse(print), Terminal()
+    monkeypatch.setattr(pulse, "_pulse", going_on)
+    with Progress(10, stream=screen) as progress:
+        progress.advance(1)
+        [work] = going_on.work
+        assert work.bar is not None  # the lines that say how far work has come are left out
+        assert "0.00/10.0" in screen.getvalue()
+    assert "1.00/10.0" in screen.getvalue()
+    assert screen.getvalue().endswith("\n")
+    hidden = Terminal()
+    with Progress(10, shown=False, stream=hidden) as progress:
+        progress.advance(1)
+    assert hidden.getvalue() == ""
 
 
 def test_no_bar_elsewhere(capsys: Any) -> None:
