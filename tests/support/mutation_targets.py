@@ -136,7 +136,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
         "training/test_log.py::test_work_with_a_bar_of_its_own_needs_no_other",
     ),
     "training/runs/checkpoints.py": ("training/test_checkpoints.py",),
-    "training/runs/folder.py": ("tasks/test_image_runs.py",),
+    "training/runs/folder.py": ("training/test_folder.py",),
     "training/runs/log.py": ("training/test_log.py",),
     "training/runs/packing.py": ("training/test_packing.py", "training/test_checkpoints.py"),
     "training/schedules.py": ("training/test_schedules.py",),
@@ -174,6 +174,7 @@ FURTHER: dict[str, tuple[str, ...]] = {
     "regularizers.py": ("test_adversary_options.py", "test_memory.py", "training/test_memory.py", *_NAMES),
     "searches.py": ("test_memory.py", "tasks/test_config.py", "test_bad_input.py"),
     "terms.py": ("test_memory.py", "models/test_language_regularizers.py", "tasks/test_images.py"),
+    "training/runs/folder.py": ("tasks/test_image_runs.py",),
     "training/runs/checkpoints.py": ("base/test_files.py", "tasks/test_image_runs.py"),
     "training/loop.py": (
         "test_zero_maps.py::test_a_checkpoint_of_an_earlier_version_has_counted_none",
