@@ -97,10 +97,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "training/recipe.py": ("training/test_recipe.py", "training/test_loop.py"),
     "training/ema.py": ("training/test_schedules.py", "training/test_loop.py"),
     "training/finite.py": ("training/test_finite.py", "training/test_loop.py"),
-    "training/interrupts.py": (
-        "training/test_interrupts.py",
-        "training/test_loop.py::test_ctrl_c_lets_the_step_finish",
-    ),
+    "training/interrupts.py": ("training/test_interrupts.py",),
     "training/loop.py": ("training/test_loop.py",),
     "training/memory.py": tuple(f"training/test_memory.py::{test}" for test in _TABLE),
     "training/optimizers.py": ("training/test_optimizers.py",),

@@ -2,8 +2,6 @@
 
 import json
 import math
-import os
-import signal
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +16,6 @@ from minadv.regularizers import AT, EL, FD, VAT, VD, AdD, Pi, Plain
 from minadv.training.clip import Clip
 from minadv.training.ema import EMA
 from minadv.training.loop import (
-    Interrupted,
     Recipe,
     TrainingError,
     advance,
@@ -275,19 +272,3 @@ def test_nothing_leaves_the_device(put: Callable[[Any], Any], xp: Any) -> None:
     arrays = [(name, a) for name, a in leaves(state) if not isinstance(a, bool | int | float)]
     assert len(arrays) == 4 * 5  # W, U, b, V, b: the weights, the optimizer's squares, the average, the best
     assert all(isinstance(a, xp.ndarray) for _, a in arrays)
-
-
-def test_ctrl_c_lets_the_step_finish(put: Any, tmp_path: Path) -> None:
-    pytest.importorskip("safetensors")
-
-    class Asking(Around):
-        def term(self, params: Any, step: int, **given: Any) -> Any:
-            if step == 2:
-                os.kill(os.getpid(), signal.SIGINT)
-            return self.task.term(params, step, **given)
-
-    (tmp_path / "log.jsonl").touch()
-    with pytest.raises(Interrupted, match="stopped at step 3 and saved in"):
-        train(Asking(task(put)), Recipe(steps=6), tmp_path)
-    assert checkpoints.latest(tmp_path) == tmp_path / "checkpoints" / "step-00000003.json"
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
