@@ -216,6 +216,7 @@ FINISHED = (
     "training/finite.py",
     "training/optimizers.py",
     "training/parallel/choose.py",
+    "training/parallel/threads.py",
     "training/recipe.py",
     "training/schedules.py",
     "training/task.py",

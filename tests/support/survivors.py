@@ -33,6 +33,7 @@ _DECAYED = "return tree_map(lambda g, p: g + weight_decay * p, grads, params) if
 _STEP = "def step(self, params: Tree, grads: Tree, state: Any, *, lr_scale: float = 1.0) -> tuple[Tree, Any]:"
 _CHOOSE = "def choose_workers(task: Task, asked: int | None, ranks: int = 1) -> int:"
 _OLDER = "older = [p for step, p in _found(path.parent) if match and step < int(match[1])]"
+_UPDATED = "params, optimizer = updated(*given, step=state.step, loss=nll + value, rate=rate)"
 _MAP = "dm = influence_map(h[:-1], dhhat)  # Eq. 6"
 
 TABLE: dict[str, list[tuple[str, str, str, str]]] = {
@@ -150,6 +151,9 @@ TABLE: dict[str, list[tuple[str, str, str, str]]] = {
     ],
     "looks at the damaged one once more, which is not sound": [
         ("training/runs/checkpoints.py", "load", _OLDER, _OLDER.replace("<", "<=")),
+    ],
+    "of the loss only whether it is finite is asked: a regularizer that is not makes it so with either sign": [
+        ("training/loop.py", "advance", _UPDATED, _UPDATED.replace("+", "-")),
     ],
     "adds a decay of zero: the same numbers for more work": [
         (

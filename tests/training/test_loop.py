@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from minadv.backend import to_host
+from minadv.base.errors import NotFiniteError
 from minadv.base.trees import leaves
 from minadv.regularizers import AT, EL, FD, VAT, VD, AdD, Pi, Plain
 from minadv.training.clip import Clip
@@ -112,6 +113,7 @@ def test_evaluated_with_the_moving_average(put: Any) -> None:
     recipe = Recipe(steps=4, eval_every=1, optimizer=SGD(0.5), ema=EMA(0.9))
     state, _ = train(toy, recipe)
     assert_same_bits(toy.shown[-1], state.ema.average)
+    assert state.ema.updates == 4
     assert_same_bits(state.best, state.ema.average)
     assert all((a != b).any() for _, a, b in pairs(state.ema.average, state.params))
 
@@ -235,6 +237,13 @@ def test_other_numbers_that_stop_a_run(put: Any) -> None:
 
     with pytest.raises(TrainingError, match=r"the loss is not finite at step 0 \(all weights are: the largest"):
         train(Lost(task(put)), Recipe(steps=3))
+
+    class Blind(Around):
+        def term(self, params: Any, step: int, **given: Any) -> Any:
+            raise NotFiniteError("the distance is not finite")
+
+    with pytest.raises(TrainingError, match=r"^the distance is not finite \(at step 0\); the last good"):
+        train(Blind(task(put)), Recipe(steps=3))
     spoilt = replace(start(task(put), Recipe(steps=3)), params=poisoned(put))
     with pytest.raises(TrainingError, match=r"the validation loss is not finite at step 0 \(b\)$"):
         evaluation(task(put), Recipe(steps=3), spoilt, OneWorker(task(put)))
