@@ -45,6 +45,7 @@ def test_a_loss_that_rises_a_little_is_not(losses: list[float], put: Any) -> Non
 
 def test_a_run_that_goes_on_remembers_its_first_loss() -> None:
     losses = Losses([{"step": 0, "train_loss": None}, {"step": 5, "train_loss": 2.0}, {"step": 10, "train_loss": 1.0}])
+    losses.warn(Recipe(steps=1), {"train_loss": None})  # of no step
     losses.add(11, 50.0)
     with pytest.warns(DivergenceWarning, match="the loss was 2 at step 5 and is 40 now"):
         losses.warn(Recipe(steps=1), {"train_loss": 40.0})
