@@ -189,7 +189,7 @@ def test_a_checkpoint_of_another_run(run: Path) -> None:
     path, own = save(run, 30, tree_at(30), {}), hashlib.sha256(config.read_bytes()).hexdigest()
     checkpoints.verify(path)
     checkpoints.verify(run / "checkpoints" / "step-00000020.json")  # knows none
-    others: list[Any] = [{"seed": 2}, {"before": ["other"]}, {"before": own}, None]
+    others: list[Any] = [{"seed": 2}, {"before": ["other"]}, {"before": own}, {"before": 3}, None]
     for content in [files.seal({"config": other}) for other in others] + [files.seal({}), b"damaged"]:
         config.write_bytes(content)
         with pytest.raises(CheckpointError, match=r"30\.json is of another run: it was not made with .*config\.json"):
