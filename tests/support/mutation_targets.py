@@ -217,6 +217,7 @@ FINISHED = (
     "training/optimizers.py",
     "training/parallel/choose.py",
     "training/parallel/threads.py",
+    "training/parallel/workers.py",
     "training/recipe.py",
     "training/runs/checkpoints.py",
     "training/schedules.py",
