@@ -34,6 +34,7 @@ _STEP = "def step(self, params: Tree, grads: Tree, state: Any, *, lr_scale: floa
 _CHOOSE = "def choose_workers(task: Task, asked: int | None, ranks: int = 1) -> int:"
 _OLDER = "older = [p for step, p in _found(path.parent) if match and step < int(match[1])]"
 _UPDATED = "params, optimizer = updated(*given, step=state.step, loss=nll + value, rate=rate)"
+_POSTFIX = 'self._bar.set_postfix_str(", ".join(f"{name} {text}" for name, text in self._shown.items()), refresh=False)'
 _MAP = "dm = influence_map(h[:-1], dhhat)  # Eq. 6"
 
 TABLE: dict[str, list[tuple[str, str, str, str]]] = {
@@ -182,8 +183,13 @@ TABLE: dict[str, list[tuple[str, str, str, str]]] = {
             'n_nets: int = 100, *, n_hidden: int = 5, budget: int = 2, seed: int = 0, distance: str = "js"',
         ),
     ],
-    "how often the progress bar is drawn anew, which a reader of the terminal sees and no result": [
+    "how wide the progress bar is and how often it is drawn, which a reader of the terminal sees and no result": [
+        ("training/progress.py", "Progress.__init__", "file=stream, ...", "file=stream,"),
+        ("training/progress.py", "Progress.__init__", "dynamic_ncols=True,", "dynamic_ncols=False,"),
         ("training/progress.py", "Progress.__init__", "dynamic_ncols=True, ...", "dynamic_ncols=True,"),
+        ("training/progress.py", "Progress.__init__", "mininterval=0.2,", "mininterval=0.4,"),
+        ("training/progress.py", "Progress.advance", _POSTFIX, _POSTFIX.replace(", refresh=False", "")),
+        ("training/progress.py", "Progress.advance", _POSTFIX, _POSTFIX.replace("False", "True")),
     ],
 }
 SURVIVORS = [Survivor(*row, why) for why, rows in TABLE.items() for row in rows]

@@ -212,12 +212,16 @@ def test_a_run_is_work_that_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever waits is told how far it has come, and its numbers, which stay until there are new ones."""
     going_on = pulse.Pulse(print)
     monkeypatch.setattr(pulse, "_pulse", going_on)
+    monkeypatch.setattr("sys.stderr", Terminal())
     with Progress(10, unit="word", done=4, shown=False) as progress:
         progress.advance(2, loss=0.5, regularizer=None, rate="1/s")
         progress.advance(1, loss=0.25)
         [work] = going_on.work
         assert work.told(0) == "training: 7 of 10 words, loss 0.25, rate 1/s"
-        assert work.bar is None
+        assert work.bar is None  # whoever wants no bar of its own wants no other one
+    assert going_on.work == []
+    with pytest.raises(KeyError, match="why"), Progress(10, shown=False):
+        raise KeyError("why")
     assert going_on.work == []
 
 
