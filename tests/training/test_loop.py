@@ -12,7 +12,7 @@ import pytest
 
 from minadv.backend import to_host
 from minadv.base.errors import NotFiniteError
-from minadv.base.trees import leaves
+from minadv.base.trees import leaves, tree_map
 from minadv.regularizers import AT, EL, FD, VAT, VD, AdD, Pi, Plain
 from minadv.training.clip import Clip
 from minadv.training.ema import EMA
@@ -247,6 +247,9 @@ def test_other_numbers_that_stop_a_run(put: Any) -> None:
     spoilt = replace(start(task(put), Recipe(steps=3)), params=poisoned(put))
     with pytest.raises(TrainingError, match=r"the validation loss is not finite at step 0 \(b\)$"):
         evaluation(task(put), Recipe(steps=3), spoilt, OneWorker(task(put)))
+    huge = replace(spoilt, params=tree_map(lambda a: a * 0 + np.float32(3e38), task(put).init()))
+    with pytest.raises(TrainingError, match=r"the validation loss is not finite"):  # and no warning of NumPy's
+        evaluation(task(put), Recipe(steps=3), huge, OneWorker(task(put)))
 
 
 def test_a_carry_goes_from_step_to_step(put: Any, tmp_path: Path) -> None:
