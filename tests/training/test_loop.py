@@ -74,6 +74,7 @@ def test_what_a_record_says(put: Any) -> None:
         again, values = advance(toy, recipe, again, OneWorker(toy))
         shown.append(values)
     assert_same_bits(again.params, state.params)
+    assert state.tally == (0, 0, 0, 0)
     for record, steps in zip(records, (shown[:4], shown[4:8], shown[8:]), strict=True):
         assert record["kind"] == "evaluation"
         assert record["train_loss"] == pytest.approx(np.mean([s["loss"] for s in steps]))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from minadv.regularizers import VAT, VD, AdD, Sum
-from minadv.searches import Exact, Greedy, Memory, Random
+from minadv.searches import Exact, Greedy, Memory, Random, Relax
 from minadv.training import watch
 from minadv.training.loop import Recipe, train
 from tests.support.compare import assert_same_bits
@@ -46,6 +46,14 @@ def test_both_searches_look_at_the_same_examples(put: Any, monkeypatch: pytest.M
     strong, _ = replace(toy, regularizer=AdD(budgets=2, search=watch.STRONG)).term(params, 0, weight=1.0, carry=None)
     assert said["d"] == pytest.approx(float(own.value[:16].mean()))
     assert said["strong"] == pytest.approx(float(strong.value[:16].mean()))
+
+
+def test_shares_of_earlier_runs_go_on_meaning_the_same(put: Any) -> None:
+    """They are shares of what one search finds, of about as many examples."""
+    assert (watch.STRONG, watch.EXAMPLES) == (Relax(stages=(4, 2), reselect=1, borrow=2, swaps=4), 32)
+    toy = task(put, AdD(budgets=2, search=watch.STRONG))
+    term, _ = toy.term(toy.init(), 0, weight=1.0, carry=None)
+    assert (term.trace.passes.forward, term.trace.passes.backward) == (12, 5)
 
 
 def test_a_search_that_finds_everything_has_a_share_of_one(put: Any) -> None:
