@@ -156,6 +156,13 @@ TABLE: dict[str, list[tuple[str, str, str, str]]] = {
     "of the loss only whether it is finite is asked: a regularizer that is not makes it so with either sign": [
         ("training/loop.py", "advance", _UPDATED, _UPDATED.replace("+", "-")),
     ],
+    "how long ranks wait for each other to fail, and how often they look: any short time does": [
+        ("training/parallel/ranks.py", "", "PATIENCE = 3.0", "PATIENCE = 6.0"),
+        ("training/parallel/ranks.py", "ProcessGroup.meet", "time.sleep(0.001)", "pass"),
+        ("training/parallel/ranks.py", "ProcessGroup.meet", "time.sleep(0.001)", "time.sleep(0.002)"),
+        ("training/parallel/ranks.py", "ProcessGroup._all_in_distress", "time.sleep(0.01)", "pass"),
+        ("training/parallel/ranks.py", "ProcessGroup._all_in_distress", "time.sleep(0.01)", "time.sleep(0.02)"),
+    ],
     "adds a decay of zero: the same numbers for more work": [
         (
             "training/optimizers.py",
