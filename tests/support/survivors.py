@@ -35,6 +35,7 @@ _CHOOSE = "def choose_workers(task: Task, asked: int | None, ranks: int = 1) -> 
 _OLDER = "older = [p for step, p in _found(path.parent) if match and step < int(match[1])]"
 _UPDATED = "params, optimizer = updated(*given, step=state.step, loss=nll + value, rate=rate)"
 _POSTFIX = 'self._bar.set_postfix_str(", ".join(f"{name} {text}" for name, text in self._shown.items()), refresh=False)'
+_WATCHED = 'given = {"weight": 1.0, "part": Part(0, count, STRONG.group)}  # the same examples for both searches'
 _MAP = "dm = influence_map(h[:-1], dhhat)  # Eq. 6"
 
 TABLE: dict[str, list[tuple[str, str, str, str]]] = {
@@ -162,6 +163,9 @@ TABLE: dict[str, list[tuple[str, str, str, str]]] = {
         ("training/parallel/ranks.py", "ProcessGroup.meet", "time.sleep(0.001)", "time.sleep(0.002)"),
         ("training/parallel/ranks.py", "ProcessGroup._all_in_distress", "time.sleep(0.01)", "pass"),
         ("training/parallel/ranks.py", "ProcessGroup._all_in_distress", "time.sleep(0.01)", "time.sleep(0.02)"),
+    ],
+    "the weight of gradients that nobody reads": [
+        ("training/watch.py", "adversary", _WATCHED, _WATCHED.replace("1.0", "2.0")),
     ],
     "adds a decay of zero: the same numbers for more work": [
         (

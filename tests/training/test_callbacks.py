@@ -10,6 +10,7 @@ from minadv.training import loop
 from minadv.training.ema import EMA
 from minadv.training.loop import LOG, Interrupted, Recipe, Stop, train
 from minadv.training.parallel.workers import OneWorker
+from minadv.training.progress import Progress
 from minadv.training.runs import checkpoints, log
 from tests.support.compare import assert_same_bits
 from tests.support.problems import Scripted, task
@@ -65,6 +66,29 @@ def test_who_is_told_what_and_when(run: Path, put: Any) -> None:
     assert seen == []
 
 
+@pytest.fixture
+def bars(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What each bar is begun with."""
+    begun: list[Any] = []
+
+    class Noted(Progress):
+        def __init__(self, total: int, **given: Any) -> None:
+            begun.append((total, given))
+            super().__init__(total, **given)
+
+    monkeypatch.setattr(loop, "Progress", Noted)
+    return begun
+
+
+def test_the_bar_counts_from_where_a_run_goes_on(run: Path, put: Any, bars: list[Any]) -> None:
+    train(task(put), Recipe(steps=2), run, title="AdD", progress=False)
+    train(task(put), Recipe(steps=6), run)
+    assert bars == [
+        (20, {"done": 0, "unit": "image", "title": "AdD", "shown": False}),
+        (60, {"done": 20, "unit": "image", "title": "", "shown": True}),
+    ]
+
+
 class Follower(OneWorker):
     """One of several processes that is not their chief: it agrees to what the chief, which is not stopped, makes."""
 
@@ -74,11 +98,12 @@ class Follower(OneWorker):
         return False if isinstance(make, partial) and make.func is loop._stops else make()
 
 
-def test_only_the_chief_writes_and_calls_back(run: Path, put: Any) -> None:
+def test_only_the_chief_writes_shows_and_calls_back(run: Path, put: Any, bars: list[Any]) -> None:
     seen: list[Any] = []
     toy, before = task(put), (run / LOG).read_bytes()
     state, _ = train(toy, RECIPE, run, workers=Follower(toy), resumed={"kind": "resumed"}, **listeners(seen))
     assert seen == []
+    assert not bars[0][1]["shown"]
     assert (run / LOG).read_bytes() == before
     assert [path.name for path in run.iterdir()] == [LOG]
     assert_same_bits(state.params, train(toy, RECIPE)[0].params)
