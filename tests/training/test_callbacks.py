@@ -1,7 +1,9 @@
 """Whom the loop calls back, in which order and with what; and what a process that is not the chief leaves undone."""
 
 from functools import partial
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -87,6 +89,13 @@ def test_the_bar_counts_from_where_a_run_goes_on(run: Path, put: Any, bars: list
         (20, {"done": 0, "unit": "image", "title": "AdD", "shown": False}),
         (60, {"done": 20, "unit": "image", "title": "", "shown": True}),
     ]
+
+
+def test_the_seconds_of_a_step_are_those_of_the_second(put: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[Any] = []
+    monkeypatch.setattr(loop, "time", SimpleNamespace(perf_counter=count(10, 5).__next__))  # the first begins at 10
+    train(task(put), Recipe(steps=4), on_step_time=lambda *given: told.append(given))
+    assert told == [(5, 2)]
 
 
 class Follower(OneWorker):
