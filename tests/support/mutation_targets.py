@@ -227,6 +227,7 @@ FINISHED = (
     "training/schedules.py",
     "training/task.py",
     "training/update.py",
+    "training/watch.py",
 )
 """Files of which every mutant was run, and is noticed or explained: `--deep` runs all of theirs."""
 
