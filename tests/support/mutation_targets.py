@@ -176,6 +176,7 @@ FURTHER: dict[str, tuple[str, ...]] = {
     "training/loop.py": (
         "test_zero_maps.py::test_a_checkpoint_of_an_earlier_version_has_counted_none",
         "test_zero_maps.py::test_the_log_counts_them",
+        "training/test_interrupts.py",
         "training/test_divergence.py",
         "training/test_log.py::test_the_bar_of_a_run",
         "training/test_watch.py",

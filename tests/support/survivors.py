@@ -36,6 +36,7 @@ _OLDER = "older = [p for step, p in _found(path.parent) if match and step < int(
 _UPDATED = "params, optimizer = updated(*given, step=state.step, loss=nll + value, rate=rate)"
 _POSTFIX = 'self._bar.set_postfix_str(", ".join(f"{name} {text}" for name, text in self._shown.items()), refresh=False)'
 _WATCHED = 'given = {"weight": 1.0, "part": Part(0, count, STRONG.group)}  # the same examples for both searches'
+_PLACE = 'return tree_map(lambda a, b: same_place(a, b) if hasattr(a, "dtype") else a, tree, like)'
 _MAP = "dm = influence_map(h[:-1], dhhat)  # Eq. 6"
 
 TABLE: dict[str, list[tuple[str, str, str, str]]] = {
@@ -184,6 +185,12 @@ TABLE: dict[str, list[tuple[str, str, str, str]]] = {
             "to_device",
             "return tree_map(lambda a: target.xp.asarray(a) if is_host(a) else a, tree)",
             "return tree_map(lambda a: (target.xp.asarray(a)), tree)",
+        ),
+        (
+            "training/loop.py",
+            "_to_place_of",
+            _PLACE,
+            _PLACE.replace('same_place(a, b) if hasattr(a, "dtype") else a', "(a)"),
         ),
     ],
     "another small network shows the same counterexample": [

@@ -98,6 +98,18 @@ def test_the_seconds_of_a_step_are_those_of_the_second(put: Any, monkeypatch: py
     assert told == [(5, 2)]
 
 
+@pytest.mark.parametrize(("monitor", "name"), [("error", "valid accuracy %"), ("loss", "valid loss")])
+def test_the_bar_is_told_what_is_watched(monitor: str, name: str, put: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[Any] = []
+    monkeypatch.setattr(Progress, "advance", lambda self, n, **values: told.append((n, values)))
+    _, [record] = train(task(put), Recipe(steps=2, eval_every=2, monitor=monitor))
+    assert [(n, list(values)) for n, values in told] == [
+        (10, ["loss", "regularizer"]),
+        (10, ["loss", "regularizer", name]),
+    ]
+    assert told[1][1][name] == (100 - record["valid_error"] if monitor == "error" else record["valid_loss"])
+
+
 class Follower(OneWorker):
     """One of several processes that is not their chief: it agrees to what the chief, which is not stopped, makes."""
 
