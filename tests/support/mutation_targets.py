@@ -57,6 +57,7 @@ _PARTS = (
 )
 _TABLE = (
     "test_what_is_put_is_recalled",
+    "test_a_table_takes_a_bit_for_each_unit",
     "test_lent_masks_are_those_of_other_seen_examples",
     "test_a_carry_that_is_no_table_is_handed_on_as_it_is",
     "test_the_order_of_the_workers_rows_makes_no_difference",
@@ -218,6 +219,7 @@ FINISHED = (
     "training/interrupts.py",
     "training/optimizers.py",
     "training/parallel/choose.py",
+    "training/parallel/members.py",
     "training/parallel/processes.py",
     "training/parallel/threads.py",
     "training/parallel/workers.py",
