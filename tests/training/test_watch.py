@@ -31,6 +31,11 @@ def test_every_second_evaluation_says_it(search: Any, put: Any) -> None:
     assert_same_bits((watched.params, watched.carry), (plain.params, plain.carry))  # looking on changes nothing
 
 
+def test_every_third_evaluation_says_it(put: Any) -> None:
+    _, records = train(task(put, AdD(budgets=2)), Recipe(steps=4, eval_every=1, watch_adversary=3))
+    assert ["adversary" in record for record in records] == [False, False, True, False]
+
+
 def test_it_is_what_the_next_step_would_find(put: Any) -> None:
     toy = task(put, AdD(budgets=2, search=Greedy(keep="last")), dtype=np.float64)
     params = toy.init()
