@@ -155,13 +155,14 @@ def test_the_last_checkpoint_is_that_of_the_last_step(run: Path, put: Any) -> No
 
 
 @pytest.mark.parametrize("first", ["on_step", "on_evaluation"])
-def test_a_callback_may_stop_at_any_step(first: str, put: Any) -> None:
+def test_a_callback_may_stop_at_any_step(first: str, run: Path, put: Any) -> None:
     def stop(record: dict[str, Any]) -> None:
         if record["step"] == 2:
             raise Stop
 
-    state, records = train(task(put), Recipe(steps=9, eval_every=2), **{first: stop})
+    state, records = train(task(put), Recipe(steps=9, eval_every=2, checkpoint_every=3), run, **{first: stop})
     assert state.step == 2
+    assert checkpoints.latest(run) == run / "checkpoints" / "step-00000002.json"
     assert [record["step"] for record in records] == [2]
 
 
