@@ -146,11 +146,14 @@ needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="mutants are run
         ("1", "2", CAUGHT),
         ("1", "1.0", SURVIVED),
         ("return", "while True:\n        pass\n    return", CUT_OFF),
+        ("return", "import threading\n    threading.Event().wait()\n    return", CUT_OFF),
         ("return", "yield", CAUGHT),
     ],
 )
 def test_a_verdict(old, new, verdict, bench, monkeypatch):
     monkeypatch.setattr(mutation, "CPU_SECONDS", 2)
+    if "wait" in new:
+        monkeypatch.setattr(mutation, "IDLE_SECONDS", 5)
     text = "def one():\n    return 1\n"
     small = bench(text)
     assert small.verdict(None, ("test_one.py",))[0] == SURVIVED
@@ -164,6 +167,24 @@ def test_a_verdict(old, new, verdict, bench, monkeypatch):
 def test_a_file_without_tests_gives_no_verdict(bench):
     with pytest.raises(RuntimeError, match=r"no test was run of test_none\.py"):
         bench("").verdict(None, ("test_none.py",))
+
+
+def test_tests_are_run_once_before_the_first_mutant(monkeypatch, tmp_path):
+    given = []
+
+    class Told(Bench):
+        def __init__(self, folder: Path) -> None: ...
+
+        def verdict(self, mutant, tests):
+            given.append(tests)
+            return SURVIVED, ""
+
+    monkeypatch.setattr(mutation, "Bench", Told)
+    for jobs in (1, 2, 5):
+        assert list(mutation._sound(("a", "b", "c"), jobs, tmp_path)) == [(SURVIVED, "")] * min(jobs, 3)
+        assert sorted(test for tests in given for test in tests) == ["a", "b", "c"]
+        assert () not in given
+        given.clear()
 
 
 def test_kept_verdicts_survive_a_kill_and_not_a_change(tmp_path, monkeypatch):

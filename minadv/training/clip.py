@@ -88,7 +88,7 @@ def global_norm(grads: Any, group: Iterable[str] | None = None) -> Array:
     xp = namespace(**dict(named))
     flat = [g.reshape(-1) for _, g in named]
     squares = [xp.einsum("i,i->", g, g, dtype=np.float64) for g in flat]  # without a float64 copy of the leaf
-    norm: Array = xp.sqrt(xp.asarray(sum(squares), dtype=np.float64))
+    norm: Array = xp.sqrt(sum(squares))
     return norm
 
 

@@ -37,24 +37,28 @@ class Losses:
     def warn(self, recipe: Recipe, record: dict[str, Any]) -> None:
         """Warn, once, if the mean loss since the last evaluation is far above that of the first step."""
         loss = record.get("train_loss")
-        if not self._warned and self.first is not None and loss is not None and loss > GROWN * max(self.first[1], 0.1):
+        grown = self._grown(loss)
+        if grown and not self._warned:
             self._warned = True
-            said = f"training diverges: the loss was {self.first[1]:.3g} at step {self.first[0]} and is {loss:.3g} now"
-            warnings.warn(f"{said}; {remedies(recipe)}", DivergenceWarning, stacklevel=4)
+            said = f"training diverges: {grown} and is {loss:.3g} now; {remedies(recipe)}"
+            warnings.warn(said, DivergenceWarning, stacklevel=4)
 
     def said(self, recipe: Recipe, params: Any) -> str:
         """What to say before the error of a number that is not finite: nothing, unless training had diverged."""
         weights = [(float(abs(a).max()), n) for n, a in leaves(params) if getattr(a, "size", 0) and a.dtype.kind == "f"]
         size, name = max(weights, default=(0.0, ""))
-        grown = self.first and self.last and self.last[1] > GROWN * max(self.first[1], 0.1)
+        step, loss = self.last or (0, None)
+        grown = self._grown(loss)
         if not grown and size <= LARGE:
             return ""
-        said = ""
-        if self.first and self.last and grown:
-            said = (
-                f"the loss was {self.first[1]:.3g} at step {self.first[0]} and {self.last[1]:.3g} at {self.last[0]}, "
-            )
+        said = f"{grown} and {loss:.3g} at {step}, " if grown else ""
         return f"training has diverged: {said}the largest weight is {size:.3g} ({name}); {remedies(recipe)}: "
+
+    def _grown(self, loss: float | None) -> str:
+        """What the first loss was, if this one is far above it; else nothing."""
+        if self.first is None or loss is None or not loss > GROWN * max(self.first[1], 0.1):
+            return ""
+        return f"the loss was {self.first[1]:.3g} at step {self.first[0]}"
 
 
 def remedies(recipe: Recipe) -> str:

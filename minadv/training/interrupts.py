@@ -15,7 +15,6 @@ class CtrlC:
 
     def __init__(self) -> None:
         self.asked = False
-        self._ours = False
 
     def obey(self) -> None:
         """Raise KeyboardInterrupt if it was asked for."""

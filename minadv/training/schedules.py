@@ -69,10 +69,10 @@ class RampDown:
             raise ValueError(f"length is {self.length}, expected between 0 and epochs = {self.epochs}")
 
     def __call__(self, epoch: float) -> float:
-        into = epoch - (self.epochs - self.length)
-        if into <= 0 or self.length == 0:
+        if self.length == 0:
             return 1.0
-        return math.exp(-12.5 * (into / self.length) ** 2)
+        share = max(0, epoch - (self.epochs - self.length)) / self.length
+        return math.exp(-12.5 * share**2)
 
 
 @dataclass(frozen=True)

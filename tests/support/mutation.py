@@ -9,8 +9,8 @@
 
 A mutant that no test notices must be explained in `tests.support.survivors`; otherwise the run fails and lists it. A
 verdict is kept as long as the mutated file and its tests are unchanged. The tests of a mutant are cut off after
-`CPU_SECONDS` of processor time, which do not depend on what else the machine does, or `WALL_SECONDS` of waiting: a
-mutant that does not come to an end is noticed too.
+`CPU_SECONDS` of processor time, which do not depend on what else the machine does, or when none of their processes had
+any for `IDLE_SECONDS`, or after `WALL_SECONDS`: a mutant that does not come to an end is noticed too.
 """
 
 import argparse
@@ -38,7 +38,7 @@ from tests.support.mutation_targets import FINISHED, FURTHER, RECENT, SLOW, TARG
 from tests.support.mutator import Change, changes
 from tests.support.survivors import explained
 
-CPU_SECONDS, WALL_SECONDS = 60, 1800
+CPU_SECONDS, IDLE_SECONDS, WALL_SECONDS = 60, 60, 1800
 SOUND_SECONDS = 1200  # for all tests together, without a mutant
 CAUGHT, SURVIVED, CUT_OFF = "caught", "survived", "cut off"
 NO_TESTS = 5  # pytest's exit code
@@ -146,18 +146,33 @@ def _run_tests(copy: Path, tests: tuple[str, ...], said: Path, seconds: int) -> 
 def _wait(child: int) -> int | None:
     """The status of a process at its end; None if it had to be ended, with all that it started."""
     status: int | None = None
-    until = time.monotonic() + WALL_SECONDS
-    while time.monotonic() < until:
+    began = looked = busy = time.monotonic()
+    spent: int | None = 0
+    while (now := time.monotonic()) < min(began + WALL_SECONDS, busy + IDLE_SECONDS):
         done, found = os.waitpid(child, os.WNOHANG)
         if done:
             status = found
             break
+        if now > looked + 1:
+            before, spent, looked = spent, _spent(child), now
+            busy = now if spent is None or spent != before else busy
         time.sleep(0.01)
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(child, signal.SIGKILL)
     if status is None:
         os.waitpid(child, 0)
     return status
+
+
+def _spent(session: int) -> int | None:
+    """The processor time of a session's processes, in ticks; None where the system does not tell."""
+    told = None
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            numbers = path.read_text().rpartition(")")[2].split()
+            if int(numbers[3]) == session:
+                told = (told or 0) + int(numbers[11]) + int(numbers[12])
+    return told
 
 
 def all_tests(file: str) -> tuple[str, ...]:
@@ -244,6 +259,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _sound(tests: tuple[str, ...], jobs: int, folder: Path) -> Iterator[tuple[str, str]]:
     """What the tests say without a mutant: a verdict means something only where they pass."""
+    jobs = min(jobs, len(tests))  # given no tests, pytest would run all there are
     benches = [Bench(folder / f"sound-{n}") for n in range(jobs)]
     with ThreadPoolExecutor(jobs) as pool:
         yield from pool.map(lambda n: benches[n].verdict(None, tests[n::jobs]), range(jobs))

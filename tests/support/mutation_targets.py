@@ -33,6 +33,37 @@ _TERM = (
     "test_text_regularizers.py",
 )
 
+_READERS = (
+    "test_how_many_readers",
+    "test_readers_and_their_blas_threads",
+    "test_the_product_whatever_the_user_sets",
+    "test_more_workers_than_cores",
+    "test_as_many_readers_as_there_is_memory_for",
+    "test_an_error_ends_all_readers",
+    "test_workers_that_are_lent_may_end_in_any_order",
+    "test_what_cannot_be_sent_is_read_here",
+)
+_THREADS = (
+    "test_an_error_of_any_is_raised_here",
+    "test_what_numpy_is_to_do_about_overflow_holds_in_all_threads",
+    "test_a_closed_team_leaves_no_thread",
+    "test_one_is_no_team",
+)
+_PARTS = (
+    "test_groups_are_dealt_out_evenly",
+    "test_the_contributions_of_all_parts_are_the_whole",
+    "test_a_share_draws_its_rows_of_the_whole_batchs_masks",
+    "test_alone_reuses_its_buffers",
+)
+_TABLE = (
+    "test_what_is_put_is_recalled",
+    "test_a_table_takes_a_bit_for_each_unit",
+    "test_lent_masks_are_those_of_other_seen_examples",
+    "test_a_carry_that_is_no_table_is_handed_on_as_it_is",
+    "test_the_order_of_the_workers_rows_makes_no_difference",
+    "test_the_next_visit_is_handed_what_the_last_one_found",
+    "test_examples_are_counted_and_masks_stay_within_the_budget",
+)
 TARGETS: dict[str, tuple[str, ...]] = {
     "adversary.py": ("test_adversary_options.py", "test_adversary.py", "test_adversary_bad_input.py"),
     "backend.py": ("test_backend.py", "base/test_gpu.py", "test_bad_input.py"),
@@ -64,36 +95,54 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "torch_layout.py": ("test_torch_layout.py", "test_bad_input_layers.py"),
     "training/clip.py": ("training/test_clip.py",),
     "training/divergence.py": ("training/test_divergence.py",),
-    "training/recipe.py": ("training/test_loop.py",),
+    "training/recipe.py": ("training/test_recipe.py", "training/test_loop.py"),
     "training/ema.py": ("training/test_schedules.py", "training/test_loop.py"),
-    "training/finite.py": ("training/test_loop.py",),
-    "training/interrupts.py": ("training/test_loop.py", "training/test_kill.py::test_ctrl_c"),
-    "training/loop.py": (
-        "training/test_loop.py",
-        "training/test_watch.py",
-        "training/test_log.py",
-        "tasks/test_images.py",
-    ),
-    "training/memory.py": ("training/test_memory.py",),
+    "training/finite.py": ("training/test_finite.py", "training/test_loop.py"),
+    "training/interrupts.py": ("training/test_interrupts.py",),
+    "training/loop.py": ("training/test_callbacks.py", "training/test_loop.py"),
+    "training/memory.py": tuple(f"training/test_memory.py::{test}" for test in _TABLE),
     "training/optimizers.py": ("training/test_optimizers.py",),
-    "training/parallel/choose.py": ("training/test_threads.py", "training/test_processes.py"),
-    "training/parallel/inference.py": ("training/test_inference.py",),
-    "training/parallel/members.py": ("training/test_inference.py", "training/test_processes.py"),
-    "training/parallel/processes.py": ("training/test_processes.py",),
-    "training/parallel/ranks.py": ("training/test_ranks.py",),
-    "training/parallel/threads.py": ("training/test_threads.py",),
-    "training/parallel/workers.py": (
-        "training/test_ranks.py",
-        "training/test_threads.py",
-        "training/test_processes.py",
+    "training/parallel/choose.py": ("training/test_choose.py",),
+    "training/parallel/inference.py": (
+        *(f"training/test_inference.py::{test}" for test in _READERS),
+        "training/test_members.py",
     ),
-    "training/progress.py": ("training/test_log.py", "training/test_loop.py"),
+    "training/parallel/members.py": (
+        "training/test_members.py",
+        "training/test_inference.py::test_a_reader_that_dies_does_not_speak_of_training",
+        "training/test_processes.py::test_an_error_in_a_worker_is_raised_here",
+    ),
+    "training/parallel/processes.py": (
+        "training/test_members.py",
+        "training/test_processes.py::test_flat_memory_holds_a_tree",
+        "training/test_processes.py::test_what_cannot_be_sent_is_said",
+    ),
+    "training/parallel/ranks.py": ("training/test_ranks.py",),
+    "training/parallel/threads.py": (
+        *(f"training/test_threads.py::{test}" for test in _THREADS),
+        "training/test_members.py",
+    ),
+    "training/parallel/workers.py": (
+        *(f"training/test_processes.py::{test}" for test in _PARTS),
+        "training/test_members.py",
+    ),
+    "training/progress.py": (
+        "training/test_log.py::test_bar_on_a_terminal",
+        "training/test_log.py::test_the_bar_of_a_run",
+        "training/test_log.py::test_no_bar_elsewhere",
+        "training/test_log.py::test_a_run_is_work_that_goes_on",
+        "training/test_log.py::test_work_with_a_bar_of_its_own_needs_no_other",
+    ),
     "training/runs/checkpoints.py": ("training/test_checkpoints.py",),
-    "training/runs/folder.py": ("training/test_log.py", "tasks/test_image_runs.py"),
+    "training/runs/folder.py": ("training/test_folder.py",),
     "training/runs/log.py": ("training/test_log.py",),
     "training/runs/packing.py": ("training/test_packing.py", "training/test_checkpoints.py"),
     "training/schedules.py": ("training/test_schedules.py",),
-    "training/task.py": ("training/test_loop.py", "tasks/test_images.py"),
+    "training/task.py": (
+        "training/test_inference.py::test_how_many_readers",
+        "training/test_inference.py::test_as_many_readers_as_there_is_memory_for",
+        "training/test_processes.py::test_how_many_workers",
+    ),
     "training/update.py": ("training/test_loop.py",),
     "training/watch.py": ("training/test_watch.py",),
 }
@@ -123,6 +172,27 @@ FURTHER: dict[str, tuple[str, ...]] = {
     "regularizers.py": ("test_adversary_options.py", "test_memory.py", "training/test_memory.py", *_NAMES),
     "searches.py": ("test_memory.py", "tasks/test_config.py", "test_bad_input.py"),
     "terms.py": ("test_memory.py", "models/test_language_regularizers.py", "tasks/test_images.py"),
+    "training/runs/folder.py": ("tasks/test_image_runs.py",),
+    "training/runs/checkpoints.py": ("base/test_files.py", "tasks/test_image_runs.py"),
+    "training/loop.py": (
+        "test_zero_maps.py::test_a_checkpoint_of_an_earlier_version_has_counted_none",
+        "test_zero_maps.py::test_the_log_counts_them",
+        "training/test_interrupts.py",
+        "training/test_divergence.py",
+        "training/test_log.py::test_the_bar_of_a_run",
+        "training/test_watch.py",
+        "tasks/test_images.py",
+    ),
+    "training/memory.py": ("training/test_memory.py",),
+    "training/parallel/inference.py": ("training/test_inference.py",),
+    "training/parallel/members.py": ("training/test_processes.py", "training/test_inference.py"),
+    "training/parallel/processes.py": ("training/test_processes.py",),
+    "training/parallel/threads.py": ("training/test_threads.py", "training/test_inference.py"),
+    "training/parallel/workers.py": (
+        "training/test_threads.py",
+        "training/test_ranks.py",
+        "training/test_inference.py",
+    ),
 }
 """Tests of other files, which are run for the mutants that the tests of the file itself let through.
 
@@ -133,20 +203,42 @@ SLOW = (
     "memory.py",
     "relax.py",
     "training/watch.py",
-    "training/interrupts.py",
     "training/memory.py",
     "training/runs/folder.py",
 )
 """Files whose tests start processes or train: left out of samples."""
 
-FINISHED = ("influence.py", "masks.py", "rnn.py")
+FINISHED = (
+    "influence.py",
+    "masks.py",
+    "rnn.py",
+    "training/clip.py",
+    "training/divergence.py",
+    "training/ema.py",
+    "training/finite.py",
+    "training/interrupts.py",
+    "training/loop.py",
+    "training/optimizers.py",
+    "training/parallel/choose.py",
+    "training/parallel/members.py",
+    "training/parallel/processes.py",
+    "training/parallel/threads.py",
+    "training/parallel/workers.py",
+    "training/progress.py",
+    "training/recipe.py",
+    "training/runs/checkpoints.py",
+    "training/runs/packing.py",
+    "training/schedules.py",
+    "training/task.py",
+    "training/update.py",
+    "training/watch.py",
+)
 """Files of which every mutant was run, and is noticed or explained: `--deep` runs all of theirs."""
 
 RECENT = (
     "modelcheck.py",
     "objective.py",
     "torch_layout.py",
-    *(f"training/{name}.py" for name in ("divergence", "loop", "progress", "recipe", "update")),
     "training/runs/folder.py",
 )
 """Files that were written or changed since their mutants were last run whole: left out of samples until they are."""

@@ -29,6 +29,14 @@ _GAP = "gap: Array = xp.where(near, p * xp.expm1(-xp.where(near, r, 0)), q - p)"
 _AGREE = "same = (d <= rounding**2) & (apart <= rounding * size)"
 _DOUBLE = "g = cell.backward(params, cache, only_t, weights=False).hhat  # g[u] = d(lam_t D_t) / d hhat_u"
 _RUNNING = "a = xp.concatenate([a[..., :reach], op(a[..., reach:], a[..., :-reach])], axis=-1)"
+_DECAYED = "return tree_map(lambda g, p: g + weight_decay * p, grads, params) if weight_decay else grads"
+_STEP = "def step(self, params: Tree, grads: Tree, state: Any, *, lr_scale: float = 1.0) -> tuple[Tree, Any]:"
+_CHOOSE = "def choose_workers(task: Task, asked: int | None, ranks: int = 1) -> int:"
+_OLDER = "older = [p for step, p in _found(path.parent) if match and step < int(match[1])]"
+_UPDATED = "params, optimizer = updated(*given, step=state.step, loss=nll + value, rate=rate)"
+_POSTFIX = 'self._bar.set_postfix_str(", ".join(f"{name} {text}" for name, text in self._shown.items()), refresh=False)'
+_WATCHED = 'given = {"weight": 1.0, "part": Part(0, count, STRONG.group)}  # the same examples for both searches'
+_PLACE = 'return tree_map(lambda a, b: same_place(a, b) if hasattr(a, "dtype") else a, tree, like)'
 _MAP = "dm = influence_map(h[:-1], dhhat)  # Eq. 6"
 
 TABLE: dict[str, list[tuple[str, str, str, str]]] = {
@@ -125,12 +133,64 @@ TABLE: dict[str, list[tuple[str, str, str, str]]] = {
         ("influence.py", "influence_map_double_sum", _DOUBLE, _DOUBLE.replace(", weights=False", "")),
         ("influence.py", "influence_map_double_sum", _DOUBLE, _DOUBLE.replace("False", "True")),
     ],
+    "no ranks, like one: this process shares its batches with its own workers": [
+        ("training/parallel/choose.py", "choose_workers", _CHOOSE, _CHOOSE.replace("= 1", "= 0")),
+    ],
+    "the size of the largest weight of a network that has none": [
+        (
+            "training/divergence.py",
+            "Losses.said",
+            'size, name = max(weights, default=(0.0, ""))',
+            'size, name = max(weights, default=(1.0, ""))',
+        ),
+    ],
+    "the step of a loss that is not there": [
+        (
+            "training/divergence.py",
+            "Losses.said",
+            "step, loss = self.last or (0, None)",
+            "step, loss = self.last or (1, None)",
+        ),
+    ],
+    "looks at the damaged one once more, which is not sound": [
+        ("training/runs/checkpoints.py", "load", _OLDER, _OLDER.replace("<", "<=")),
+    ],
+    "of the loss only whether it is finite is asked: a regularizer that is not makes it so with either sign": [
+        ("training/loop.py", "advance", _UPDATED, _UPDATED.replace("+", "-")),
+    ],
+    "how long ranks wait for each other to fail, and how often they look: any short time does": [
+        ("training/parallel/ranks.py", "", "PATIENCE = 3.0", "PATIENCE = 6.0"),
+        ("training/parallel/ranks.py", "ProcessGroup.meet", "time.sleep(0.001)", "pass"),
+        ("training/parallel/ranks.py", "ProcessGroup.meet", "time.sleep(0.001)", "time.sleep(0.002)"),
+        ("training/parallel/ranks.py", "ProcessGroup._all_in_distress", "time.sleep(0.01)", "pass"),
+        ("training/parallel/ranks.py", "ProcessGroup._all_in_distress", "time.sleep(0.01)", "time.sleep(0.02)"),
+    ],
+    "the weight of gradients that nobody reads": [
+        ("training/watch.py", "adversary", _WATCHED, _WATCHED.replace("1.0", "2.0")),
+    ],
+    "adds a decay of zero: the same numbers for more work": [
+        (
+            "training/optimizers.py",
+            "_decayed",
+            _DECAYED,
+            _DECAYED.replace("tree", "(tree").replace(" if weight_decay else grads", ")"),
+        ),
+    ],
+    "the default of a protocol, which only says what is asked of a class: nobody calls it": [
+        ("training/optimizers.py", "Optimizer.step", _STEP, _STEP.replace("1.0", "2.0")),
+    ],
     "runs only where there is a GPU: the suite on CuPy and a stand-in hold what can be held without one": [
         (
             "backend.py",
             "to_device",
             "return tree_map(lambda a: target.xp.asarray(a) if is_host(a) else a, tree)",
             "return tree_map(lambda a: (target.xp.asarray(a)), tree)",
+        ),
+        (
+            "training/loop.py",
+            "_to_place_of",
+            _PLACE,
+            _PLACE.replace('same_place(a, b) if hasattr(a, "dtype") else a', "(a)"),
         ),
     ],
     "another small network shows the same counterexample": [
@@ -141,8 +201,13 @@ TABLE: dict[str, list[tuple[str, str, str, str]]] = {
             'n_nets: int = 100, *, n_hidden: int = 5, budget: int = 2, seed: int = 0, distance: str = "js"',
         ),
     ],
-    "how often the progress bar is drawn anew, which a reader of the terminal sees and no result": [
+    "how wide the progress bar is and how often it is drawn, which a reader of the terminal sees and no result": [
+        ("training/progress.py", "Progress.__init__", "file=stream, ...", "file=stream,"),
+        ("training/progress.py", "Progress.__init__", "dynamic_ncols=True,", "dynamic_ncols=False,"),
         ("training/progress.py", "Progress.__init__", "dynamic_ncols=True, ...", "dynamic_ncols=True,"),
+        ("training/progress.py", "Progress.__init__", "mininterval=0.2,", "mininterval=0.4,"),
+        ("training/progress.py", "Progress.advance", _POSTFIX, _POSTFIX.replace(", refresh=False", "")),
+        ("training/progress.py", "Progress.advance", _POSTFIX, _POSTFIX.replace("False", "True")),
     ],
 }
 SURVIVORS = [Survivor(*row, why) for why, rows in TABLE.items() for row in rows]

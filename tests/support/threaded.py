@@ -1,10 +1,17 @@
-"""Ranks that are threads of one process, with as much of a communicator as minadv uses; one of them runs at a time."""
+"""Ranks and worker processes that are threads of one process.
+
+Ranks have as much of a communicator as minadv uses, and one of them runs at a time.
+"""
 
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from multiprocessing.connection import Connection, Pipe
+from types import SimpleNamespace
 from typing import Any
+
+from minadv.training.parallel.members import Member
 
 TURN = threading.Lock()
 
@@ -61,11 +68,14 @@ class Comm:
 
 class Request:
     def __init__(self, line: Line, arrivals: int) -> None:
-        self.line, self.arrivals = line, arrivals
+        self.line, self.arrivals, self.tests = line, arrivals, 0
 
     def Test(self) -> bool:
         with others_turn():
             time.sleep(0.001)
+        self.tests += 1
+        if self.line.barrier.broken or self.tests > 20_000:
+            raise threading.BrokenBarrierError("another rank has failed, or does not come")
         return min(self.line.arrivals) >= self.arrivals
 
 
@@ -89,3 +99,25 @@ def run_ranks(work: Callable[[Comm], Any], n: int) -> list[Any]:
     if errors:
         raise errors[0]
     return results
+
+
+class ThreadMember(Member):
+    """A worker that is a thread where it would be a process, and takes a moment to start."""
+
+    def __init__(
+        self, name: str, main: Any, arguments: Sequence[object] = (), fds: Sequence[int] = (), *, remedy: str
+    ) -> None:
+        self.name, self._remedy = name, remedy
+        self.connection, theirs = Pipe()
+        self.process: Any = SimpleNamespace(wait=self.wait)
+        self.thread = threading.Thread(target=self.live, args=(main, theirs, *map(str, arguments)))
+        self.thread.start()
+
+    @staticmethod
+    def live(main: Any, theirs: Connection, *arguments: str) -> None:
+        with theirs, suppress(EOFError, BrokenPipeError, ConnectionResetError, SystemExit):
+            main(theirs, *arguments)
+
+    def wait(self, timeout: float | None = None) -> int:
+        self.thread.join(timeout)
+        return 0

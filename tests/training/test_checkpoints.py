@@ -1,5 +1,6 @@
 """Checkpoints: what is saved comes back bit for bit; damage to a file is noticed, and a broken save survived."""
 
+import hashlib
 import json
 import math
 from collections.abc import Callable
@@ -59,6 +60,13 @@ def test_the_last_ones_are_kept(tmp_path: Path) -> None:
         assert_sound(tmp_path, step)
         assert len(names(tmp_path)) == 2 * min(step, 2)
     assert [name for name in names(tmp_path) if name.endswith("json")] == ["step-00000004.json", "step-00000005.json"]
+
+
+def test_without_a_word_three_are_kept_from_the_very_first_step_on(tmp_path: Path) -> None:
+    run = tmp_path / "runs" / "new"  # which are not there
+    for step in range(5):
+        save(run, step, tree_at(step), {})
+        assert len(names(run)) == 2 * min(step + 1, 3)
 
 
 def test_a_damaged_one_does_not_count_as_kept(run: Path) -> None:
@@ -147,9 +155,10 @@ def test_flipped_bits_of_the_arrays(run: Path, share: float) -> None:
 def test_foreign_files(run: Path, content: bytes) -> None:
     (run / "checkpoints" / "step-00000020.json").write_bytes(content)
     expect_refused(run, "was not written by minadv")
-    other = run / "model.pt"
+    other = run / "checkpoints" / "model.pt"
     other.write_bytes(content)
-    with pytest.raises(CheckpointError, match=r"model\.pt is truncated or was not written by minadv"):
+    said = r"model\.pt is truncated or was not written by minadv.*; there is no sound one before it"
+    with pytest.raises(CheckpointError, match=said):
         load(other)
 
 
@@ -158,8 +167,47 @@ def test_sealed_but_not_a_checkpoint(run: Path) -> None:
     content = files.unseal(path)
     path.write_bytes(files.seal({**content, "format": "minadv checkpoint 99"}))
     expect_refused(run, "has format 'minadv checkpoint 99', expected 'minadv checkpoint 1'")
+    path.write_bytes(files.seal({**content, "scalars": 3}))
+    expect_refused(run, r"step-00000020\.json: scalars is 3, expected")
     path.write_bytes(files.seal({**content, "tensors": {**content["tensors"], "file": "../../secret.safetensors"}}))
     expect_refused(run, r"names '\.\./\.\./secret\.safetensors'")
+
+
+def test_a_sealed_file_that_does_not_open(run: Path) -> None:
+    path, arrays = run / "checkpoints" / "step-00000020.json", tensors_of(run, 20)
+    arrays.unlink()
+    arrays.mkdir()
+    content = files.unseal(path)
+    path.write_bytes(files.seal({**content, "tensors": {**content["tensors"], "bytes": arrays.stat().st_size}}))
+    expect_refused(run, "cannot read .*: Is a directory")
+
+
+def test_a_checkpoint_of_another_run(run: Path) -> None:
+    """Each knows the configuration that it was made with, or one that this has replaced, where there is any."""
+    config = run / files.CONFIG
+    config.write_bytes(files.seal({"config": {"seed": 1}}))
+    path, own = save(run, 30, tree_at(30), {}), hashlib.sha256(config.read_bytes()).hexdigest()
+    checkpoints.verify(path)
+    checkpoints.verify(run / "checkpoints" / "step-00000020.json")  # knows none
+    others: list[Any] = [{"seed": 2}, {"before": ["other"]}, {"before": own}, {"before": 3}, None]
+    for content in [files.seal({"config": other}) for other in others] + [files.seal({}), b"damaged"]:
+        config.write_bytes(content)
+        with pytest.raises(CheckpointError, match=r"30\.json is of another run: it was not made with .*config\.json"):
+            checkpoints.verify(path)
+    config.write_bytes(files.seal({"config": {"seed": 2, "before": ["other", own]}}))
+    checkpoints.verify(path)
+    config.unlink()
+    checkpoints.verify(path)
+
+
+def test_a_sealed_file_of_something_else(run: Path) -> None:
+    path, blob = run / "checkpoints" / "step-00000020.json", b"no arrays"
+    sha256 = hashlib.sha256(blob).hexdigest()
+    about = {"file": f"step-00000020-{sha256[:16]}.safetensors", "bytes": len(blob), "sha256": sha256}
+    path.with_name(about["file"]).write_bytes(blob)
+    path.write_bytes(files.seal({**files.unseal(path), "tensors": about}))
+    with pytest.raises(CheckpointError, match="is no file of arrays"):
+        load(path)
 
 
 def test_missing_files(run: Path) -> None:
@@ -213,6 +261,8 @@ def test_what_cannot_be_saved(tmp_path: Path, tree: Any, meta: Any, message: str
 def test_bad_numbers(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="step is 1 and keep is 0, expected at least 0 and 1"):
         save(tmp_path, 1, {}, {}, keep=0)
+    with pytest.raises(ValueError, match="step is -1 and keep is 1, expected at least 0 and 1"):
+        save(tmp_path, -1, {}, {}, keep=1)
 
 
 def test_saving_changes_nothing(tmp_path: Path, put: Any) -> None:

@@ -23,7 +23,7 @@ def norm_of(tree: Any, names: set[str]) -> float:
     return float(np.sqrt(sum(float(x) ** 2 for name, a in leaves(tree) if name in names for x in a.ravel())))
 
 
-@pytest.mark.parametrize(
+GROUPS = pytest.mark.parametrize(
     ("how", "group"),
     [
         ({}, NAMES),
@@ -32,6 +32,9 @@ def norm_of(tree: Any, names: set[str]) -> float:
         ({"only": ("cell",), "but": ("cell.b",)}, {"cell.W"}),
     ],
 )
+
+
+@GROUPS
 def test_norm_of_a_group(grads: Any, how: dict[str, Any], group: set[str], put: Any) -> None:
     assert choose(grads, **how) == group
     norm = norm_of(grads, group)
@@ -41,6 +44,17 @@ def test_norm_of_a_group(grads: Any, how: dict[str, Any], group: set[str], put: 
     expected, found = dict(leaves(grads)), dict(leaves(to_host(clipped)))
     for name in NAMES:
         assert_close(found[name], expected[name] * (0.25 if name in group else 1), 1e-14)
+
+
+@GROUPS
+def test_values_of_a_group(grads: Any, how: dict[str, Any], group: set[str], put: Any) -> None:
+    clip = Clip(0.1, "value", **how)
+    assert clip.group(grads) == group
+    clipped, _ = clip(put(grads))
+    assert_same_bits(clipped, clip_value(put(grads), 0.1, **how))
+    found = dict(leaves(to_host(clipped)))
+    for name, g in leaves(grads):
+        assert_same_bits(found[name], g.clip(-0.1, 0.1) if name in group else g)
 
 
 def test_gradients_within_the_limit_stay_as_they_are(grads: Any, put: Any) -> None:
@@ -95,6 +109,9 @@ def test_a_norm_that_is_not_finite_is_returned(xp: Any) -> None:
 def test_bad_settings(grads: Any) -> None:
     with pytest.raises(ValueError, match="limit is 0, expected a positive number"):
         Clip(0)
+    for clip in (clip_norm, clip_value):
+        with pytest.raises(ValueError, match="limit is 0, expected a positive number"):
+            clip(grads, 0)
     with pytest.raises(ValueError, match="how is 'max', expected one of 'norm', 'value'"):
         Clip(1, "max")  # type: ignore[arg-type]
     with pytest.raises(

@@ -1,5 +1,6 @@
 """Divergence is named, with its remedies, and not where training is well or a number is bad for another reason."""
 
+import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -44,9 +45,14 @@ def test_a_loss_that_rises_a_little_is_not(losses: list[float], put: Any) -> Non
 
 def test_a_run_that_goes_on_remembers_its_first_loss() -> None:
     losses = Losses([{"step": 0, "train_loss": None}, {"step": 5, "train_loss": 2.0}, {"step": 10, "train_loss": 1.0}])
+    losses.warn(Recipe(steps=1), {"train_loss": None})  # of no step
     losses.add(11, 50.0)
     with pytest.warns(DivergenceWarning, match="the loss was 2 at step 5 and is 40 now"):
         losses.warn(Recipe(steps=1), {"train_loss": 40.0})
+    losses = Losses(
+        [{"step": 5, "train_loss": 2.0}, {"step": 10, "train_loss": 70.0}, {"step": 11, "train_loss": None}]
+    )
+    assert "the loss was 2 at step 5 and 70 at 10, " in losses.said(Recipe(steps=1), {})
 
 
 @pytest.mark.filterwarnings("ignore:training diverges")
@@ -67,6 +73,27 @@ def test_huge_weights_have_diverged(put: Any) -> None:
     assert "the largest weight is 2e+05 (V)" in Losses([]).said(Recipe(steps=1), {"V": np.array([-2e5])})
 
 
+@pytest.mark.parametrize(
+    ("first", "loss", "diverged"), [(2.0, 20.0, False), (2.0, 20.1, True), (0.001, 1.0, False), (0.001, 1.1, True)]
+)
+def test_a_loss_has_diverged_at_ten_times_that_of_the_first_step_and_above_one(
+    first: float, loss: float, diverged: bool
+) -> None:
+    losses = Losses([])
+    losses.add(1, first)
+    losses.add(2, loss)
+    assert bool(losses.said(Recipe(steps=1), {"V": np.ones(2)})) == diverged
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        losses.warn(Recipe(steps=1), {"train_loss": loss})
+    assert bool(said) == diverged
+
+
+@pytest.mark.parametrize(("size", "diverged"), [(9_999, False), (10_000, False), (10_001, True)])
+def test_weights_beyond_every_usual_scale_have_diverged(size: float, diverged: bool) -> None:
+    assert bool(Losses([]).said(Recipe(steps=1), {"V": np.array([0.0, -size, 1.0])})) == diverged
+
+
 def test_another_bad_number_is_no_divergence(put: Any) -> None:
     with pytest.raises(TrainingError, match=r"^the gradient is not finite at step 2"):
         train(Poisoned(task(put), 2, "V", np.nan), Recipe(steps=4))
@@ -81,12 +108,23 @@ def test_the_loss_is_told_where_it_has_grown() -> None:
         "training has diverged: the loss was 2 at step 1 and 200 at 2, the largest weight is 7 (V); "
     )
     assert Losses([]).said(Recipe(steps=1), {"V": np.ones(2)}) == ""
+    assert Losses([]).said(Recipe(steps=1), {"steps": 3, "E": np.ones((0, 2))}) == ""
     assert Losses([]).said(Recipe(steps=1), {}) == ""
 
 
 def test_remedies_are_not_what_is_set() -> None:
     assert remedies(Recipe(steps=1, optimizer=Adam(0.1), clip=Clip(0.25))).endswith("or clip the gradient below 0.25")
     assert "limit the gradient" in remedies(Recipe(steps=1, clip=None))
+
+
+def test_an_optimizer_of_another_make_may_have_no_rate() -> None:
+    class Own:
+        def init(self, params: Any) -> Any: ...
+
+        def step(self, params: Any, grads: Any, state: Any, *, lr_scale: float = 1.0) -> Any: ...
+
+    said = remedies(Recipe(steps=1, optimizer=Own()))
+    assert said == "lower the learning rate (lr, --lr), or clip the gradient below 1"
 
 
 def test_steps_are_told() -> None:

@@ -139,10 +139,10 @@ def test_more_workers_than_cores(cores: Any, capsys: Any) -> None:
 
 
 def test_how_many_readers() -> None:
-    load = Load(2 * WORTH, CORE_CACHE, 10, compiled=True)
+    uncompiled = Load(2 * WORTH, CORE_CACHE, 10)
+    load = replace(uncompiled, compiled=True)
     assert choose_readers(load, 10, 4) == 4
     assert choose_readers(load, 3, 4) == 3
-    uncompiled = replace(load, compiled=False)
     assert choose_readers(uncompiled, 10, 4) == 1
     assert choose_readers(replace(uncompiled, products=2 * WORTH_A_PROCESS), 10, 4) == 4
 
@@ -160,6 +160,9 @@ def test_as_many_readers_as_there_is_memory_for(monkeypatch: pytest.MonkeyPatch,
             share(work)
         lent.close()
         assert work.seen["readers"] == readers
+    monkeypatch.setattr(workers, "available_memory", lambda: 0)
+    share(work := counted())  # a load that says nothing of memory needs little
+    assert work.seen["readers"] == 4
 
 
 class Unlucky(Counted):

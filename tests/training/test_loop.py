@@ -2,8 +2,6 @@
 
 import json
 import math
-import os
-import signal
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,12 +11,12 @@ import numpy as np
 import pytest
 
 from minadv.backend import to_host
-from minadv.base.trees import leaves
+from minadv.base.errors import NotFiniteError
+from minadv.base.trees import leaves, tree_map
 from minadv.regularizers import AT, EL, FD, VAT, VD, AdD, Pi, Plain
 from minadv.training.clip import Clip
 from minadv.training.ema import EMA
 from minadv.training.loop import (
-    Interrupted,
     Recipe,
     TrainingError,
     advance,
@@ -76,6 +74,7 @@ def test_what_a_record_says(put: Any) -> None:
         again, values = advance(toy, recipe, again, OneWorker(toy))
         shown.append(values)
     assert_same_bits(again.params, state.params)
+    assert state.tally == (0, 0, 0, 0)
     for record, steps in zip(records, (shown[:4], shown[4:8], shown[8:]), strict=True):
         assert record["kind"] == "evaluation"
         assert record["train_loss"] == pytest.approx(np.mean([s["loss"] for s in steps]))
@@ -83,6 +82,14 @@ def test_what_a_record_says(put: Any) -> None:
     assert [(r["step"], r["epoch"]) for r in records] == [(4, 4 / 6), (8, 8 / 6), (10, 10 / 6)]
     assert records[-1]["valid_error"] == toy.evaluate(state.params, "valid")["error"]
     json.dumps(records, allow_nan=False)
+
+
+def test_before_the_first_step_nothing_is_the_best(put: Any) -> None:
+    toy, recipe = task(put), Recipe(steps=1)
+    state = start(toy, recipe)
+    assert (state.step, state.best_score, state.best_step, state.stale, state.ema) == (0, math.inf, 0, 0, None)
+    assert state.tally == (0, 0, 0, 0)
+    assert_same_bits((state.params, state.best), (toy.init(), toy.init()))
 
 
 def test_the_best_weights_are_kept(put: Any) -> None:
@@ -107,6 +114,7 @@ def test_evaluated_with_the_moving_average(put: Any) -> None:
     recipe = Recipe(steps=4, eval_every=1, optimizer=SGD(0.5), ema=EMA(0.9))
     state, _ = train(toy, recipe)
     assert_same_bits(toy.shown[-1], state.ema.average)
+    assert state.ema.updates == 4
     assert_same_bits(state.best, state.ema.average)
     assert all((a != b).any() for _, a, b in pairs(state.ema.average, state.params))
 
@@ -230,9 +238,19 @@ def test_other_numbers_that_stop_a_run(put: Any) -> None:
 
     with pytest.raises(TrainingError, match=r"the loss is not finite at step 0 \(all weights are: the largest"):
         train(Lost(task(put)), Recipe(steps=3))
+
+    class Blind(Around):
+        def term(self, params: Any, step: int, **given: Any) -> Any:
+            raise NotFiniteError("the distance is not finite")
+
+    with pytest.raises(TrainingError, match=r"^the distance is not finite \(at step 0\); the last good"):
+        train(Blind(task(put)), Recipe(steps=3))
     spoilt = replace(start(task(put), Recipe(steps=3)), params=poisoned(put))
     with pytest.raises(TrainingError, match=r"the validation loss is not finite at step 0 \(b\)$"):
         evaluation(task(put), Recipe(steps=3), spoilt, OneWorker(task(put)))
+    huge = replace(spoilt, params=tree_map(lambda a: a * 0 + np.float32(3e38), task(put).init()))
+    with pytest.raises(TrainingError, match=r"the validation loss is not finite"):  # and no warning of NumPy's
+        evaluation(task(put), Recipe(steps=3), huge, OneWorker(task(put)))
 
 
 def test_a_carry_goes_from_step_to_step(put: Any, tmp_path: Path) -> None:
@@ -267,19 +285,3 @@ def test_nothing_leaves_the_device(put: Callable[[Any], Any], xp: Any) -> None:
     arrays = [(name, a) for name, a in leaves(state) if not isinstance(a, bool | int | float)]
     assert len(arrays) == 4 * 5  # W, U, b, V, b: the weights, the optimizer's squares, the average, the best
     assert all(isinstance(a, xp.ndarray) for _, a in arrays)
-
-
-def test_ctrl_c_lets_the_step_finish(put: Any, tmp_path: Path) -> None:
-    pytest.importorskip("safetensors")
-
-    class Asking(Around):
-        def term(self, params: Any, step: int, **given: Any) -> Any:
-            if step == 2:
-                os.kill(os.getpid(), signal.SIGINT)
-            return self.task.term(params, step, **given)
-
-    (tmp_path / "log.jsonl").touch()
-    with pytest.raises(Interrupted, match="stopped at step 3 and saved in"):
-        train(Asking(task(put)), Recipe(steps=6), tmp_path)
-    assert checkpoints.latest(tmp_path) == tmp_path / "checkpoints" / "step-00000003.json"
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

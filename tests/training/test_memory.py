@@ -50,6 +50,13 @@ def test_what_is_put_is_recalled(rng: Any) -> None:
     assert table.visits.sum() == 0  # the table itself is as it was
 
 
+def test_a_table_takes_a_bit_for_each_unit() -> None:
+    table = Table.empty(5, {"a": 8, "b": 9})
+    assert {name: bits.shape for name, bits in table.flips.items()} == {"a": (5, 1), "b": (5, 2)}
+    assert table.nbytes == 5 * (1 + 2 + 4 + 4)
+    assert LENT == 64  # a run that goes on, to the same bits, lends as many as before
+
+
 def test_lent_masks_are_those_of_other_seen_examples(rng: Any) -> None:
     ids = rng.permutation(500)[:200]
     rows, memory = found(rng, ids)

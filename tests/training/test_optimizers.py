@@ -110,6 +110,26 @@ def test_nothing_is_changed_in_place_and_dtypes_stay(opt: Optimizer, formula: An
     assert [name for name, _ in leaves(later)] == [name for name, _ in leaves(opt.init(params))]
 
 
+@pytest.mark.parametrize(("opt", "formula"), FORMULAS)
+def test_where_it_is_not_told_otherwise_the_rate_is_that_of_the_optimizer(opt: Any, formula: Any, rng: Any) -> None:
+    params, grads = draw(rng), draw(rng)
+    state = opt.init(params)
+    assert_same_bits(opt.step(params, grads, state)[0], opt.step(params, grads, state, lr_scale=1.0)[0])
+
+
+def test_what_is_not_told() -> None:
+    assert SGD(0.1) == SGD(0.1, momentum=0.0, weight_decay=0.0)
+    assert RMSProp(0.1) == RMSProp(0.1, decay=0.5, tiny=1e-10)
+    assert Adam(0.1) == Adam(0.1, beta1=0.9, beta2=0.999, tiny=1e-8)
+    assert ASGD(0.1) == ASGD(0.1, weight_decay=0.0, interval=5)
+
+
+def test_nothing_is_remembered_that_is_not_needed() -> None:
+    params = {"W": np.ones(3)}
+    assert SGD(0.1).init(params).velocity is None
+    assert ASGD(0.1, interval=None).init(params).recent == ()
+
+
 def test_rmsprop_begins_as_gradient_descent(rng: Any, put: Any) -> None:
     params, grads = draw(rng), tree_map(lambda a: 1e-6 * a, draw(rng))
     opt = RMSProp(1e-3)
@@ -214,8 +234,9 @@ def test_bad_settings(make: Callable[[], Any], message: str) -> None:
         make()
 
 
-def test_gradients_that_do_not_fit(xp: Any) -> None:
-    opt, params = SGD(0.1), {"W": xp.zeros((2, 3)), "b": xp.zeros(3)}
+@pytest.mark.parametrize("opt", [SGD(0.1), RMSProp(0.1), Adam(0.1), ASGD(0.1)], ids=lambda opt: type(opt).__name__)
+def test_gradients_that_do_not_fit(opt: Optimizer, xp: Any) -> None:
+    params = {"W": xp.zeros((2, 3)), "b": xp.zeros(3)}
     with pytest.raises(ValueError, match=r"missing \['b'\], not among the parameters \['c'\]"):
         opt.step(params, {"W": xp.zeros((2, 3)), "c": xp.zeros(3)}, opt.init(params))
     with pytest.raises(ValueError, match=r"grads.W has shape \(3,\), expected \(2, 3\)"):

@@ -1,11 +1,14 @@
 """Trees of either backend as flat dicts of host arrays and scalars, and back."""
 
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from minadv.training.optimizers import ASGD, Adam
-from minadv.training.runs.packing import pack, unpack
+from minadv.training.runs.packing import PackingError, arrays_from_file, pack, safetensors, unpack
 from tests.support.compare import assert_same_bits
 
 
@@ -26,3 +29,17 @@ def test_there_and_back(put: Any, rng: Any) -> None:
         "asgd.recent.1": np.inf,
     }
     assert_same_bits(unpack({**arrays, **scalars}, tree), host)
+
+
+def test_a_file_of_something_else_is_named(tmp_path: Path) -> None:
+    pytest.importorskip("safetensors")
+    path = tmp_path / "arrays.safetensors"
+    path.write_bytes(b"something else")
+    with pytest.raises(PackingError, match=r"arrays\.safetensors is no file of arrays: "):
+        arrays_from_file(path)
+
+
+def test_without_safetensors_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "safetensors", None)
+    with pytest.raises(ImportError, match=r"checkpoints need safetensors: pip install minadv\[experiments\]"):
+        safetensors()

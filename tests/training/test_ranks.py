@@ -12,7 +12,7 @@ import pytest
 from minadv.base import launch, machine
 from minadv.training.parallel import ranks as module
 from minadv.training.parallel.ranks import ProcessGroup, each_alone, only_first_prints, process_group, share_out
-from tests.support.threaded import Comm, run_ranks
+from tests.support.threaded import Comm, others_turn, run_ranks
 
 VARIABLES = [name for pair in launch.NUMBERS for name in pair] + list(launch.ON_MACHINE)
 
@@ -109,7 +109,8 @@ def test_what_all_agree_on_is_made_once_when_all_are_there() -> None:
 
     def share(comm: Comm) -> Any:
         ours = ProcessGroup(comm)
-        time.sleep(0.02 * comm.rank)
+        with others_turn():
+            time.sleep(0.1 * comm.rank)
         there.append(comm.rank)
         return ours.agree(lambda: made.append(sorted(there)) or "made")
 
@@ -173,9 +174,13 @@ def test_a_rank_that_fails_alone_aborts(monkeypatch: pytest.MonkeyPatch, capfd: 
     assert said.splitlines()[-1] == "minadv: rank 1 of 2 failed and ends the others: bad luck"
 
 
-def test_what_happens_to_all_is_raised_on_each(capfd: Any) -> None:
+def test_what_happens_to_all_is_raised_on_each(capfd: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PATIENCE", 600.0)
+
     def share(comm: Comm) -> Any:
         ours = ProcessGroup(comm)
+        with others_turn():
+            time.sleep(0.1 * comm.rank)
         with pytest.raises(ValueError, match=f"bad luck {comm.rank}"), ours.fail_together(), ours.fail_together():
             raise ValueError(f"bad luck {comm.rank}")
         return comm.aborted

@@ -25,7 +25,9 @@ def test_ramp_down() -> None:
     for epoch in range(200, 251):
         assert RampDown()(epoch) == pytest.approx(math.exp(-((0.5 * (epoch - 200)) ** 2) / 50), rel=1e-14)
     assert RampDown(10, 4)(10) == RampDown()(250) == pytest.approx(math.exp(-12.5))
-    assert RampDown(10, 0)(10) == 1
+    assert RampDown(10, 0)(10) == RampDown(10, 0)(11) == 1
+    assert RampDown(10, 1)(9.5) == pytest.approx(math.exp(-12.5 / 4))
+    assert RampDown(10, 10)(5) == pytest.approx(math.exp(-12.5 / 4))
 
 
 def test_decay_and_constant() -> None:
@@ -40,6 +42,7 @@ def test_decay_and_constant() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
+        (lambda: Constant(math.nan), "value is nan"),
         (lambda: RampUp(-1), "length is -1, expected zero or a positive number of epochs"),
         (lambda: RampDown(0), "epochs is 0"),
         (lambda: RampDown(10, 11), "length is 11, expected between 0 and epochs = 10"),
@@ -72,3 +75,8 @@ def test_average_keeps_dtype_and_arguments(put: Any) -> None:
     assert {a.dtype for name, a in leaves(state.average)} == {np.dtype(np.float32)}
     assert_same_bits(params, {"W": np.ones(3, np.float32)})
     assert_close(state.average, {"W": np.full(3, 0.9, np.float32)}, 1e-6)
+
+
+def test_without_a_word_the_average_is_over_a_thousand_updates(put: Any) -> None:
+    state = EMA().update(EMA().init(put({"W": np.ones(3)})), put({"W": np.zeros(3)}))
+    assert_close(state.average, {"W": np.full(3, 1 - 1 / 1000)}, 1e-14)
