@@ -148,7 +148,7 @@ def test_backward(name, bad, error, says, rng, xp, put):
 @every_cell
 def test_host_and_device_together(name, rng, xp, put):
     if xp is np:
-        pytest.skip("needs a device beside the host; test_backend.py has it with a stand-in")
+        pytest.skip("needs a device beside the host; tests/test_backend.py has it with a stand-in")
     problem = make(name, rng, put)
     with pytest.raises(TypeError, match=r"m on the host .* but params\.W, .*on the device"):
         problem.forward(m=problem.args["m"].get())

@@ -171,6 +171,15 @@ def test_each_note_names_a_line(page: Path) -> None:
         at = rest[0] + 1
 
 
+def test_a_test_that_is_skipped_names_files_that_are_there() -> None:
+    """Its reason may say which tests stand in for it."""
+    sources = [path.read_text() for path in sorted((ROOT / "tests").rglob("*.py"))]
+    reasons = [reason for source in sources for reason in re.findall(r'pytest\.skip\(f?"(.*?)"\)', source)]
+    named = [name for reason in reasons for name in re.findall(r"[\w/]*test_\w+\.py", reason)]
+    assert len(named) >= 6
+    assert [name for name in named if not (ROOT / name).is_file()] == []
+
+
 @pytest.mark.parametrize(
     ("source", "tags"),
     [

@@ -21,6 +21,9 @@ DEFAULT, TF32 = 1, 7  # what CuPy calls COMPUTE_TYPE_DEFAULT and COMPUTE_TYPE_TF
 CACHE = "CUPY_CACHE_DIR"
 """Environment variable: the folder in which CuPy keeps compiled kernels."""
 
+NOT_FOR_THIS_GPU = ("gpu-architecture", "ARCH_MISMATCH", "NoKernelImageForDevice", "NO_BINARY_FOR_GPU")
+"""What NVRTC, cuBLAS, the runtime and the driver say of a GPU that their CUDA leaves out, as CUDA 13 old ones."""
+
 INSTALL = 'pip install "minadv[cuda13]", or "minadv[cuda12]" for a driver of CUDA 12'
 
 
@@ -140,6 +143,11 @@ def _fault(error: BaseException) -> str | None:
     if too_old:
         told = "" if not _versions() else " (it is for {} and CuPy for {})".format(*map(version, _versions()))
         return f"the driver is too old for this CUDA{told}: update the driver, or install the extra for its CUDA"
+    if any(word in said for word in NOT_FOR_THIS_GPU):
+        return (
+            f"this CUDA is not for this GPU ({first}): install the extra cuda12 for a GPU of compute capability below "
+            "7.5, or update CuPy for a new one"
+        )
     if kind == "OutOfMemoryError" or "cudaErrorMemoryAllocation" in said or "ALLOC_FAILED" in said:
         return (
             f"the GPU has no memory left ({first}): take smaller batches (--batch), a smaller network (--hidden), "

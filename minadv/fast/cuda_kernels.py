@@ -78,7 +78,8 @@ def product(a: Any, b: Any, out: Any, *, left: str = "n", right: str = "n", add:
     columns = out.shape[1]
     trans = {"n": cublas.CUBLAS_OP_N, "t": cublas.CUBLAS_OP_T}
     one, other = _ONE[out.dtype].ctypes.data, (_ONE if add else _ZERO)[out.dtype].ctypes.data
-    apart = [matrix.strides[0] // matrix.itemsize for matrix in (b, a, out)]
+    # A single row that was a column may have any stride from row to row, and cuBLAS takes none below its length.
+    apart = [max(matrix.strides[0] // matrix.itemsize, matrix.shape[1]) for matrix in (b, a, out)]
     size = (device.get_cublas_handle(), trans[right], trans[left], columns, rows, inner)  # BLAS is by columns
     left_at, right_at, out_at = a.data.ptr, b.data.ptr, out.data.ptr
     if out.dtype == np.float32 and cupy._core.get_compute_type(np.float32) == gpu.TF32:

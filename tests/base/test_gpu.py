@@ -62,7 +62,12 @@ FAULTS: dict[str, tuple[Exception, str]] = {
         "the GPU has no memory left (Out of memory allocating 8,589,934,592 bytes): take smaller batches (--batch), a ",
     ),
     "out of memory in BLAS": (RuntimeError("CUBLAS_STATUS_ALLOC_FAILED"), "the GPU has no memory left"),
-    "a kernel": (CompileException("nvrtc: error: invalid value for --gpu-architecture"), "MINADV_COMPILED=0"),
+    "a GPU that CUDA 13 leaves out": (
+        CompileException("nvrtc: error: invalid value for --gpu-architecture (-arch)"),
+        "-architecture (-arch)): install the extra cuda12 for a GPU of compute capability below 7.5, or update CuPy",
+    ),
+    "one that cuBLAS leaves out": (RuntimeError("CUBLAS_STATUS_ARCH_MISMATCH"), "this CUDA is not for this GPU"),
+    "a kernel": (CompileException('minadv.cu(3): error: identifier "__shfl" is undefined'), "MINADV_COMPILED=0"),
 }
 
 

@@ -115,6 +115,17 @@ def test_what_is_beside_the_passes(version, arch, file, dtype):
 
 
 @every_architecture
+def test_the_places_of_a_word_are_read_several_at_a_time(version, arch, tmp_path):
+    """In the assembly: most of the sums of a round stand after its last read."""
+    if nvrtc.disassembler() is None:
+        pytest.skip(f"{nvrtc.DISASSEMBLER} is not installed")
+    code = nvrtc.compiled(version, source("embedding", T="float32", I="int64"), arch)
+    text = nvrtc.assembly(code, "minadv_sum_by_token", tmp_path)
+    last = max(n for n, line in enumerate(text) if "LDG" in line)
+    assert sum("FADD" in line for line in text[last:]) >= 4
+
+
+@every_architecture
 def test_random_masks(version, arch):
     found = nvrtc.compiled(version, source("masks"), arch).kernels
     assert set(found) == {"minadv_keeps"}

@@ -171,6 +171,26 @@ def test_the_steps_of_columns_copy_no_operand(P, rng, device):
     assert found[0] == found[1]
 
 
+def test_a_row_that_was_a_column_is_as_long_as_cublas_expects(device, put, monkeypatch):
+    """As weights of one input may be that another library made, turned: from row to row they have any stride."""
+    cuda.needs_gpu(device)
+    from minadv.fast import cuda_kernels
+
+    seen, real = [], cuda_kernels.cublas
+    row, out = put(np.ones((4, 1))).T, device.xp.empty((3, 1))
+    assert row.flags.c_contiguous and row.strides == (8, 8)
+
+    class Watched:
+        def __getattr__(self, name):
+            found = getattr(real, name)
+            return (lambda *given: seen.append(given[8]) or found(*given)) if name == "dgemm" else found
+
+    monkeypatch.setattr(cuda_kernels, "cublas", Watched())
+    cuda_kernels.product(put(np.ones((3, 4))), row, out, right="t")()
+    assert seen == [4]  # lda; cuBLAS refuses less than the four numbers of a row, the emulated one does not
+    assert out.tolist() == [[4.0]] * 3
+
+
 @pytest.mark.parametrize("on", [True, False])
 def test_products_round_to_tf32_only_where_that_was_asked_for(on, rng, device, put, monkeypatch):
     cuda.needs_gpu(device)

@@ -128,7 +128,8 @@ def test_cross_entropy(integers: Any, dtype: Any, tol: float, rng: Any, put: Any
 @pytest.mark.parametrize("integers", [np.int64, np.int32, np.uint8])
 def test_embedding_gradients(integers: Any, dtype: Any, tol: float, rng: Any, put: Any) -> None:
     """One word and many, short and long runs, few columns and several blocks of them; the host's order of sums."""
-    for V, shape, D in ((1, (9,), 3), (7, (4, 5), 1), (200, (3, 2, 11), 130), (3, (700,), 5)):
+    sizes = *((1, (n,), 3) for n in (1, 2, 9, 10, 17)), (7, (4, 5), 1), (200, (3, 2, 11), 130), (3, (700,), 5)
+    for V, shape, D in sizes:
         E, tokens = put(np.ones((V, D), dtype)), rng.integers(0, V, shape).astype(integers)
         dy = rng.standard_normal((*shape, D)).astype(dtype)
         given = E, put(tokens), put(dy)

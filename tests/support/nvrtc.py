@@ -100,13 +100,18 @@ def _about(log: str) -> tuple[str, Kernel]:
     return re.findall(r"'(\w+)'", log)[0], Kernel(registers, *bytes_of)
 
 
-def time_loop(compiled: Compiled, kernel: str, folder: Path) -> tuple[list[str], list[str]]:
-    """The instructions of a kernel outside and inside its outermost loop with a barrier, the loop over time."""
+def assembly(compiled: Compiled, kernel: str, folder: Path) -> list[str]:
+    """The instructions of a kernel and its labels, line by line."""
     path = folder / "kernel.cubin"
     path.write_bytes(compiled.code)
     done = subprocess.run([str(disassembler()), str(path)], capture_output=True, text=True, check=True)
     lines = re.split(r"^\.text\.(\w+):$", done.stdout, flags=re.MULTILINE)
-    text = lines[lines.index(kernel) + 1].split("\n\t.section")[0].splitlines()
+    return lines[lines.index(kernel) + 1].split("\n\t.section")[0].splitlines()
+
+
+def time_loop(compiled: Compiled, kernel: str, folder: Path) -> tuple[list[str], list[str]]:
+    """The instructions of a kernel outside and inside its outermost loop with a barrier, the loop over time."""
+    text = assembly(compiled, kernel, folder)
     labels = {line[:-1]: n for n, line in enumerate(text) if line.startswith(".L_") and line.endswith(":")}
     backwards = [
         (labels[target[1]], n)

@@ -38,7 +38,7 @@ METHOD = Sum((AdD(budgets=2, search=Greedy(K=2, keep="last")), VAT(norm=0.5)))
 @pytest.fixture(autouse=True)
 def host(device: Any) -> None:
     if device.name == "gpu":
-        pytest.skip("runs on CuPy: test_runs.py; the tasks of texts on CuPy: test_text_task.py")
+        pytest.skip("runs of texts on CuPy: tests/commands/test_devices.py; their tasks: tests/tasks/test_text.py")
 
 
 def fit(**options: Any) -> Run:

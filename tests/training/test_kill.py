@@ -31,7 +31,7 @@ SHORT = "smnist --pool 7 --rows --hidden 6 --delta 0.5 --batch 5 --eval-every 2 
 @pytest.fixture(autouse=True)
 def once(device: Any) -> None:
     if device.name == "gpu":
-        pytest.skip("the bits of a resumed run on CuPy: test_runs.py")
+        pytest.skip("the bits of a resumed run on CuPy: tests/commands/test_devices.py")
 
 
 @pytest.fixture(scope="module")
