@@ -113,7 +113,7 @@ def ends(run: Path) -> tuple[dict[str, bytes], list[dict[str, Any]]]:
     return {name: np.asarray(leaf).tobytes() for name, leaf in found.items()}, [{**r, "time": 0} for r in records]
 
 
-@pytest.mark.parametrize("name", ["digits, gru", "texts, pre-training", "texts", "language model"])
+@pytest.mark.parametrize("name", RUNS)
 def test_resumed_to_the_bit(
     name: str, trained: Any, folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
