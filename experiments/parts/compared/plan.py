@@ -197,6 +197,12 @@ TASKS = {
             methods=("none", "FD", "RDrop", "AdD K=1", "Relax"),
             matched=False,
         ),
+        _language(
+            *("wikitext2", "A language model of WikiText-2, 200 units", 8, 1),
+            {"corpus": "wikitext2", "n_hidden": 200, "every": 7},
+            methods=("none", "FD", "AdD K=1"),
+            matched=False,
+        ),
         _texts(
             *("imdb", "IMDB, 2,500 labelled texts and 68,750 others, the last 200 words of each", 16, 3),
             {"corpus": "imdb", "vocab_size": 10_000, "train": 2500, "valid": 1500},
