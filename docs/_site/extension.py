@@ -23,7 +23,10 @@ SERVED = (
     "Examples can be edited and run here. The first run loads about 9 MB: Python, NumPy and minadv; nothing is sent."
 )
 FONT_FACE = '@font-face { font-family: "STIX Two Math"; src: url("stix-two-math.woff2"); font-display: swap; }\n'
-FROM_FILE = "These pages were opened as files. To run and edit examples, serve them: python -m http.server -d FOLDER"
+FROM_FILE = (
+    "These pages were opened as files. To run and edit examples, serve the FOLDER of index.html, "
+    "python -m http.server -d FOLDER, and open http://localhost:8000."
+)
 
 
 def setup(app: Any) -> dict[str, Any]:
@@ -38,6 +41,7 @@ def setup(app: Any) -> dict[str, Any]:
     app.add_config_value("live_parts", False, "html", bool)
     app.connect("builder-inited", look_for_parts)
     app.connect("doctree-resolved", add_note)
+    app.connect("doctree-resolved", mathematics.hold_marks)
     app.connect("html-page-context", add_meta)
     app.connect("build-finished", write_parts)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

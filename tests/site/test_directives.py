@@ -56,6 +56,12 @@ def test_an_example_that_does_otherwise_fails_the_build(tmp_path: Path, text: st
         build(tmp_path, f"# Page\n\n{text}\n")
 
 
+def test_a_full_stop_stays_with_its_formula(tmp_path: Path) -> None:
+    page = build(tmp_path, "# Page\n\nRow $i$ of $U$. And $x$, or (as $y$) $z$ alone.\n")
+    assert re.findall(r"</math>([^<]*)</span>([^<]*)", page) == [(".", " And "), (",", " or (as "), (")", " ")]
+    assert page.count('<span class="whole"><math') == 3
+
+
 def test_a_number(tmp_path: Path) -> None:
     page = build(tmp_path, exercise("number", "a.sum()", "What is $a$?\n\n+++\nThe sum."))
     assert 'data-answer="6.0" data-kind="number" data-tolerance="0.01"' in page
