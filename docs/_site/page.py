@@ -144,7 +144,7 @@ def lines(
         raise ValueError("there is no finite number to draw (with log=True: no positive one)")
     along = np.concatenate(list(at.values()))
     ticks_y = _decades(everything) if log else _ticks(everything.min(), everything.max())
-    ticks_x = _ticks(along.min(), along.max(), whole=bool((along == along.round()).all()))
+    ticks_x = _ticks(along.min(), along.max(), inside=True, whole=bool((along == along.round()).all()))
     names = [name for name in series if name]
     height, left, top, bottom, right = 260, 58, 14 if not ylabel else 28, 44 if xlabel else 26, 12
     legend = 20 * math.ceil(len(names) / 2)
@@ -192,7 +192,8 @@ def lines(
         f"{name or ylabel or 'curve'} from {number(float(y[0]))} to {number(float(y[-1]))}"
         for name, y in series.items()
     ]
-    return _svg(art, H, label or f"Plot of {ylabel or 'values'} over {xlabel or 'index'}", "; ".join(ends))
+    name = label or f"Plot of {ylabel or 'values'} over {xlabel or 'index'}"
+    return _svg(art, H, name, "; ".join(ends), kind="plot curves")
 
 
 def bars(
@@ -226,7 +227,7 @@ def bars(
         art.append(_text(left - 8, y + 14, name + (" ◂" if n in marked else ""), "end", "fg"))
         art.append(_text(a - 5 if v < 0 else b + 5, y + 14, number(v, digits), "end" if v < 0 else "start", "fg"))
     said = ", ".join(f"{name} {number(v, digits)}" for name, v in zip(names, numbers, strict=True))
-    return _svg(art, row * len(numbers) + 8, label or "Bars", said)
+    return _svg(art, row * len(numbers) + 8, label or "Bars", said, kind="plot curves")
 
 
 def heat(
@@ -329,11 +330,11 @@ def unrolled(eps: Any, T: int = 4, label: str = "") -> Shown:
     return _svg(art, bottom + 8, label or "A recurrent network, unrolled", said)
 
 
-def _svg(art: Sequence[str], height: float, title: str, said: str, width: float = WIDTH) -> Shown:
+def _svg(art: Sequence[str], height: float, title: str, said: str, width: float = WIDTH, kind: str = "plot") -> Shown:
     name = html.escape(f"{title}: {said}", quote=True)
     W, H = math.ceil(width), math.ceil(height)
     return Shown(
-        f'<svg class="plot" role="img" aria-label="{name}" viewBox="0 0 {W} {H}" style="max-width:{W * 4 // 3}px" '
+        f'<svg class="{kind}" role="img" aria-label="{name}" viewBox="0 0 {W} {H}" style="max-width:{W * 4 // 3}px" '
         f'xmlns="http://www.w3.org/2000/svg" font-family="system-ui, sans-serif"><title>{html.escape(title)}</title>'
         f"{''.join(art)}</svg>",
         f"{title}: {said}",
@@ -355,8 +356,8 @@ def _text(x: float, y: float, words: str, anchor: str, hue: str, size: int = 13)
     )
 
 
-def _ticks(low: float, high: float, whole: bool = False) -> list[float]:
-    """Four to seven round numbers from below ``low`` to above ``high``."""
+def _ticks(low: float, high: float, *, inside: bool = False, whole: bool = False) -> list[float]:
+    """Four to seven round numbers, whole ones if asked, from below ``low`` to above ``high``, or ``inside`` of them."""
     if high <= low:
         low, high = low - (abs(low) or 1) / 2, high + (abs(high) or 1) / 2
     raw = (high - low) / 5
@@ -364,9 +365,9 @@ def _ticks(low: float, high: float, whole: bool = False) -> list[float]:
     step = next(unit * m for m in (1, 2, 5, 10) if unit * m >= raw * 0.999)
     if whole:
         step = max(1.0, round(step))
-        first, last = math.ceil(low / step), math.floor(high / step)
-    else:
-        first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    if inside:
+        first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     return [round(n * step, 12) for n in range(first, last + 1)]
 
 
