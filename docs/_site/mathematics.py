@@ -35,7 +35,7 @@ ACCENT = re.compile(
 
 APPLIED = "<mo>&ApplyFunction;</mo>"
 SPACED = [
-    (rf"(</m(?!o>)\w+>)(<mi[^>]*>[a-z]+</mi>{APPLIED})", r'\1<mspace width="0.17em"/>\2'),
+    (rf"(</m(?!o>)\w+>|<mo[^>]*>\)</mo>)(<mi[^>]*>[a-z]+</mi>{APPLIED})", r'\1<mspace width="0.17em"/>\2'),
     (rf"{APPLIED}(?!<mo|</)", APPLIED.replace("<mo", '<mo rspace="0.17em"')),
     (r"(<m(su[bp])><mi>[a-z]{2,}</mi><m[in]>[^<]*</m[in]></m\2>)(?!<mo|</|$)", r'\1<mspace width="0.17em"/>'),
 ]

@@ -60,6 +60,7 @@ def test_bars_do_not_grow() -> None:
         (r"\tanh'", 0),
         (r"\log_2 H", 1),
         (r"\frac{\log p}{2}", 1),
+        (r"(u - 1) \log u", 2),
     ],
 )
 def test_the_name_of_a_function_stands_apart(tex: str, spaces: int) -> None:
