@@ -111,6 +111,10 @@ const scenarios = {
         if (width > 1000 && /^(walk|code|one_sitting)/.test(name)) found.push(...(await cut(page)));
         const reference = /^(api|genindex|py-modindex|search)\.html$/.test(name); // Sphinx's own, and too long for axe
         if (!reference) found.push(...(await accessible(page, rules)));
+        for (const other of width > 1000 ? [1010, 1320, 1440] : []) { // where columns come and go at the sides
+          await page.setViewportSize({ width: other, height: 900 });
+          found.push(...(await overflow(page)).map((what) => `at ${other}: ${what}`));
+        }
         if (found.length) wrong[`${name} ${width} ${scheme}`] = found;
         await close(page);
       }
