@@ -146,7 +146,7 @@ def lines(
     ticks_y = _decades(everything) if log else _ticks(everything.min(), everything.max())
     ticks_x = _ticks(along.min(), along.max(), inside=True, whole=bool((along == along.round()).all()))
     names = [name for name in series if name]
-    height, left, top, bottom, right = 260, 58, 14 if not ylabel else 28, 44 if xlabel else 26, 12
+    height, left, top, bottom, right = 260, 58, 14 if not ylabel else 28, 44 if xlabel else 26, 18
     legend = 20 * math.ceil(len(names) / 2)
     H = height + legend
 
