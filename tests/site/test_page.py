@@ -4,7 +4,7 @@ import xml.etree.ElementTree as ET
 
 import numpy as np
 import pytest
-from _site import page
+from _site import drawing, page
 
 PLOTS = {
     "lines": lambda: page.lines({"a": [1.0, 2.0], "b": [3.0, 1.0]}, xlabel="step", ylabel="loss"),
@@ -60,7 +60,7 @@ def test_a_line_goes_through_its_points() -> None:
 def test_the_horizontal_axis_ends_with_the_curve() -> None:
     svg = ET.fromstring(page.lines([1.0, 2.0, 3.0], x=[-0.2, 0.4, 1.0]).html)
     points = next(svg.iter("{http://www.w3.org/2000/svg}polyline")).get("points") or ""
-    assert float(points.split(",")[0]) == 58 and float(points.split()[-1].split(",")[0]) == page.WIDTH - 18
+    assert float(points.split(",")[0]) == 58 and float(points.split()[-1].split(",")[0]) == drawing.WIDTH - 18
     along = [e.text for e in svg.iter("{http://www.w3.org/2000/svg}text") if e.get("text-anchor") == "middle"]
     assert along == ["0", "0.5", "1"]
 
