@@ -142,7 +142,7 @@ class Pi(FD):
 class RDrop(FD):
     r"""R-Drop (Liang et al., 2021): fraternal dropout (Eq. 3) with the symmetrised KL, `minadv.distances.skl`.
 
-    .. math:: \tfrac12 \big(NLL(\epsilon^1) + NLL(\epsilon^2)\big) + \alpha \sum_t \lambda_t\,
+    .. math:: \tfrac12 \big(NLL(\epsilon^1) + NLL(\epsilon^2)\big) \quad + \alpha \sum_t \lambda_t\,
               \tfrac12 \big(KL[p_t(\epsilon^1) \| p_t(\epsilon^2)] + KL[p_t(\epsilon^2) \| p_t(\epsilon^1)]\big)
 
     The weight of the call is :math:`\alpha`. What to look at when it is compared with other code, or taken from it:

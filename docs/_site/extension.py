@@ -19,11 +19,14 @@ NOTES = {
     "no": "This build has no live code: it was made without npm. The results are those of the build.",
     "yes": "The results are those of the build. With JavaScript, and served, the page can edit and run its code.",
 }
-SERVED = (
-    "Examples can be edited and run here. The first run loads about 9 MB: Python, NumPy and minadv; nothing is sent."
-)
+SERVED = "{} The first run loads about 9 MB: Python, NumPy and minadv; nothing is sent."
+EXAMPLES = "Examples can be edited and run here."
+LINES = "Click on a line to change it, and press Check to hold the file against its check."
 FONT_FACE = '@font-face { font-family: "STIX Two Math"; src: url("stix-two-math.woff2"); font-display: swap; }\n'
-FROM_FILE = "These pages were opened as files. To run and edit examples, serve them: python -m http.server -d FOLDER"
+FROM_FILE = (
+    "These pages were opened as files. To run and edit examples, serve the FOLDER of index.html, "
+    "python -m http.server -d FOLDER, and open http://localhost:8000."
+)
 
 
 def setup(app: Any) -> dict[str, Any]:
@@ -38,6 +41,7 @@ def setup(app: Any) -> dict[str, Any]:
     app.add_config_value("live_parts", False, "html", bool)
     app.connect("builder-inited", look_for_parts)
     app.connect("doctree-resolved", add_note)
+    app.connect("doctree-resolved", mathematics.hold_marks)
     app.connect("html-page-context", add_meta)
     app.connect("build-finished", write_parts)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
@@ -61,6 +65,11 @@ def look_for_parts(app: Any) -> None:
         app.add_css_file("font.css")
 
 
+def served(node: Any) -> str:
+    """What can be done with the first thing of a page that can be run, where it is live."""
+    return SERVED.format(LINES if "sidebyside" in node["classes"] else EXAMPLES)
+
+
 def add_note(app: Any, tree: Any, docname: str) -> None:
     """One line above the first thing of a page that can be run."""
     for node in tree.findall(elements.element):
@@ -68,7 +77,7 @@ def add_note(app: Any, tree: Any, docname: str) -> None:
             live = "yes" if app.has_live_parts else "no"
             note = elements.make("p", NOTES[live], classes="site-note", data_file=FROM_FILE)
             if app.has_live_parts:
-                note["attributes"]["data-served"] = SERVED
+                note["attributes"]["data-served"] = served(node)
             node.parent.insert(node.parent.index(node), note)
             return
 

@@ -33,6 +33,17 @@ ACCENT = re.compile(
 )
 """A letter with an accent and a subscript: docutils puts the subscript under the letter, and it belongs beside it."""
 
+APPLIED = "<mo>&ApplyFunction;</mo>"
+SPACED = [
+    (rf"(</m(?!o>)\w+>|<mo[^>]*>\)</mo>)(<mi[^>]*>[a-z]+</mi>{APPLIED})", r'\1<mspace width="0.17em"/>\2'),
+    (rf"{APPLIED}(?!<mo|</)", APPLIED.replace("<mo", '<mo rspace="0.17em"')),
+    (r"(<m(su[bp])><mi>[a-z]{2,}</mi><m[in]>[^<]*</m[in]></m\2>)(?!<mo|</|$)", r'\1<mspace width="0.17em"/>'),
+]
+"""The thin spaces around the name of a function, as in p log p, which MathML leaves out."""
+
+MARKS = re.compile(r"[.,;:!?)\]’”]+")
+"""What must not stand alone at the beginning of a line."""
+
 
 def mathml(tex: str, block: bool = False) -> str:
     """A formula of LaTeX as MathML; raises MathError for what is not understood."""
@@ -40,6 +51,8 @@ def mathml(tex: str, block: bool = False) -> str:
         tex = re.sub(pattern, words, tex)
     made = re.sub(r">\s+<", "><", tex2mathml(" ".join(tex.split()), as_block=block)).replace("⊞", "+=")
     made = ACCENT.sub(r"<msub><mover><mi>\1</mi>\3</mover>\2</msub>", made)
+    for pattern, words in SPACED:
+        made = re.sub(pattern, words, made)
     made = re.sub("<mo>([|‖])</mo>", r'<mo stretchy="false">\1</mo>', made)  # as tall as a letter
     return made.replace("<math ", f'<math alttext="{html.escape(tex, quote=True)}" ', 1)
 
@@ -68,8 +81,22 @@ def _made(node: Any, block: bool) -> str:
         return f"<code>{html.escape(node.astext())}</code>"
 
 
+def hold_marks(app: Any, tree: Any, docname: str) -> None:
+    """Give the full stop or comma after a formula to the formula, because browsers break lines between the two."""
+    if app.builder.format != "html":
+        return
+    for node in list(tree.findall(nodes.math)):
+        after = node.next_node(siblings=True, descend=False)
+        if isinstance(after, nodes.Text) and (marks := MARKS.match(after)):
+            node["marks"] = marks[0]
+            after.parent.replace(after, nodes.Text(after[marks.end() :]))
+
+
 def visit_inline(translator: Any, node: Any) -> None:
-    translator.body.append(_made(node, block=False))
+    made = _made(node, block=False)
+    if marks := node.get("marks"):
+        made = f'<span class="whole">{made}{marks}</span>'
+    translator.body.append(made)
     raise nodes.SkipNode
 
 

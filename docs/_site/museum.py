@@ -189,7 +189,7 @@ print(gradcheck.check(forward, backward, {"U": params.cells[0].U}, rng=rng))
         + '    how = {"search": Greedy(start="base", keep="last"), "budgets": 2, "noise": noise, "adv_noise": other}\n'
         + "    trace = find_adversary(model, params, batch, rng=rng, **how)\n"
         + 'im = trace.im["layer0"]\n'
-        + 'print("largest entry of the map below 1e-12:", bool(np.abs(im).max() < 1e-12))\n'
+        + 'print("map below 1e-12:", bool(np.abs(im).max() < 1e-12))\n'
         + 'print("exactly zero:", not im.any())\n'
         + 'print("units flipped in two examples:", trace.flips["layer0"])',
         'flipped = trace.flips["layer0"].any()\n'

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import functools
+import re
 import sys
 from dataclasses import dataclass
 from html import escape
@@ -92,11 +93,6 @@ def piece(exhibit: Exhibit) -> str:
         for line in exhibit.lines
         for tag, sign in [("del", "− ") if line[0] == "-" else ("ins", "+ ")]
     )
-    told = (
-        f'reported at <a class="reference external" href="{exhibit.source}">{exhibit.source.removeprefix("https://")}</a>'
-        if exhibit.source.startswith("https://")
-        else exhibit.source
-    )
     data = {"file": exhibit.file, "old": exhibit.old, "new": exhibit.new}
     program = f"{exhibit.demo.numbers}\n{exhibit.demo.check}"
     attributes = "".join(f' data-{name}="{escape(value)}"' for name, value in {**data, "program": program}.items())
@@ -106,9 +102,18 @@ def piece(exhibit: Exhibit) -> str:
         f"<code>minadv/{exhibit.file}, line {exhibit.line}\n{diff}</code></pre>"
         f"<p>What to look at: {escape(exhibit.demo.looks_at)}.</p>"
         f'<div class="museum-two">{side("As it is", exhibit.before)}{side("With the mistake", exhibit.after)}</div>'
-        f"<p>In minadv <code>tests/{exhibit.caught_by}</code> notices it; {told}.</p>"
+        f"<p>In minadv <code>tests/{exhibit.caught_by}</code> notices it; {where(exhibit.source)}.</p>"
         f'<div class="museum-live" hidden></div></div>'
     )
+
+
+def where(source: str) -> str:
+    """Where a mistake was reported, or which code or part of the paper has it."""
+    if not source.startswith("https://"):
+        return source
+    reported = re.search("/(issues|pull)/", source)
+    how = "reported at" if reported else "it is in the code that the paper's authors released,"
+    return f'{how} <a class="reference external" href="{source}">{source.removeprefix("https://")}</a>'
 
 
 def side(title: str, printed: tuple[str, str]) -> str:

@@ -20,7 +20,7 @@ sys.path.insert(0, str(DOCS))
 from one_sitting import load_digits  # noqa: E402
 
 import minadv  # noqa: E402
-from _site.page import COLOURS, colour, number  # noqa: E402
+from _site.drawing import COLOURS, colour, number  # noqa: E402
 from minadv.models import Batch, Classifier  # noqa: E402
 from minadv.regularizers import Plain  # noqa: E402
 from minadv.searches import Greedy  # noqa: E402

@@ -28,7 +28,7 @@ const [packages, executablePath, url, file] = process.argv.slice(1);
 const { chromium } = require(`${packages}/playwright-core`);
 (async () => {
   const browser = await chromium.launch({ executablePath, args: ["--no-sandbox"] });
-  const page = await browser.newPage({ viewport: { width: 1280, height: 1700 }, colorScheme: "light" });
+  const page = await browser.newPage({ viewport: { width: 1280, height: 1900 }, colorScheme: "light" });
   await page.goto(url);
   await page.waitForSelector("#explorer[data-ready]");
   await page.locator(".ex-digits input").nth(4).check();

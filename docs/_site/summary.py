@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from _site.page import WIDTH, Shown, _line, _svg, _text, _ticks
+from _site.drawing import WIDTH, Shown, line, svg, text
+from _site.plots import round_ticks
 from _site.results import RESULTS, load
 from experiments.parts.compared import report
 from experiments.parts.compared.plan import TASKS
@@ -69,25 +70,25 @@ def figure(found: Mapping[str, Found]) -> Shown:
                 low, mean, high = (100 * value / none for value in (d.low, d.mean, d.high))
                 rows.append((row, (low, mean, high)))
     drawn = [interval for _, interval in rows if interval is not None]
-    ticks = _ticks(min(0.0, *(low for low, _, _ in drawn)), max(0.0, *(high for _, _, high in drawn)))
+    ticks = round_ticks(min(0.0, *(low for low, _, _ in drawn)), max(0.0, *(high for _, _, high in drawn)))
     left, room, row_height = 150, 16, 19
     bottom = 6 + row_height * len(rows)
 
     def px(v: float) -> float:
         return left + (v - ticks[0]) / (ticks[-1] - ticks[0]) * (WIDTH - left - room)
 
-    art = [_line(px(tick), 4, px(tick), bottom, "muted" if tick == 0 else "grid") for tick in ticks]
-    art += [_text(px(tick), bottom + 14, f"{tick:g} %", "middle", "fg", 11) for tick in ticks]
+    art = [line(px(tick), 4, px(tick), bottom, "muted" if tick == 0 else "grid") for tick in ticks]
+    art += [text(px(tick), bottom + 14, f"{tick:g} %", "middle", "fg", 11) for tick in ticks]
     for n, (name, interval) in enumerate(rows):
         y = 6 + row_height * n + row_height / 2
         if interval is None:
-            art.append(_text(4, y + 4, name, "start", "fg", 13))
+            art.append(text(4, y + 4, name, "start", "fg", 13))
             continue
         low, mean, high = map(px, interval)
-        art += [_text(left - 8, y + 4, name, "end", "muted", 11), _line(low, y, high, y, "s1", 2)]
+        art += [text(left - 8, y + 4, name, "end", "muted", 11), line(low, y, high, y, "s1", 2)]
         art.append(f'<circle cx="{mean:.1f}" cy="{y:.1f}" r="3.5" fill="var(--s1,#0b61a4)"/>')
     said = "; ".join(f"{name} {i[1]:+.1f} % [{i[0]:+.1f}, {i[2]:+.1f}]" if i else name for name, i in rows)
-    return _svg(art, bottom + 22, "Difference to none, in per cent of its test result; less is better", said)
+    return svg(art, bottom + 22, "Difference to none, in per cent of its test result; less is better", said)
 
 
 def shown(names: Sequence[str], left: Sequence[str]) -> str:

@@ -75,6 +75,13 @@ const overflow = (page) =>
     return scrolls ? [`${document.documentElement.scrollWidth} px`, ...found.slice(0, 5).map((e) => `${e.tagName}.${e.className} ${e.textContent.slice(0, 40)}`)] : [];
   });
 
+// Code of the paper, of one sitting and of the walk that is wider than its box: a reader at a desk sees whole lines.
+const cut = (page) =>
+  page.evaluate(() => {
+    const boxes = [...document.querySelectorAll(".sidebyside .code pre, .wide pre, .highlight.editor")];
+    return boxes.filter((e) => e.scrollWidth > e.clientWidth + 1).map((e) => `a cut line in: ${e.textContent.slice(0, 60)}`);
+  });
+
 const WCAG = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"];
 const accessible = async (page, rules = WCAG) => {
   await page.evaluate(axe);
@@ -101,8 +108,13 @@ const scenarios = {
         const [name, width, scheme, rules] = next;
         const page = await open(name, { width, scheme });
         const found = await overflow(page);
+        if (width > 1000 && /^(walk|code|one_sitting)/.test(name)) found.push(...(await cut(page)));
         const reference = /^(api|genindex|py-modindex|search)\.html$/.test(name); // Sphinx's own, and too long for axe
         if (!reference) found.push(...(await accessible(page, rules)));
+        for (const other of width > 1000 ? [1010, 1320, 1440] : []) { // where columns come and go at the sides
+          await page.setViewportSize({ width: other, height: 900 });
+          found.push(...(await overflow(page)).map((what) => `at ${other}: ${what}`));
+        }
         if (found.length) wrong[`${name} ${width} ${scheme}`] = found;
         await close(page);
       }

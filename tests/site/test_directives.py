@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("myst_parser", reason="the site is built by Sphinx with MyST")
+from _site import extension
+from _site.elements import make
 from sphinx.application import Sphinx
 from sphinx.errors import SphinxError
 
@@ -54,6 +56,19 @@ def test_an_example_stands_with_its_results(tmp_path: Path) -> None:
 def test_an_example_that_does_otherwise_fails_the_build(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(SphinxError, match=message):
         build(tmp_path, f"# Page\n\n{text}\n")
+
+
+def test_a_note_says_what_can_be_done() -> None:
+    assert extension.served(make("div", classes="cell")).startswith("Examples can be edited")
+    assert extension.served(make("div", classes="sidebyside")).startswith(
+        "Click on a line to change it, and press Check"
+    )
+
+
+def test_a_full_stop_stays_with_its_formula(tmp_path: Path) -> None:
+    page = build(tmp_path, "# Page\n\nRow $i$ of $U$. And $x$, or (as $y$) $z$ alone.\n")
+    assert re.findall(r"</math>([^<]*)</span>([^<]*)", page) == [(".", " And "), (",", " or (as "), (")", " ")]
+    assert page.count('<span class="whole"><math') == 3
 
 
 def test_a_number(tmp_path: Path) -> None:

@@ -47,3 +47,23 @@ def test_bars_do_not_grow() -> None:
     made = mathml(r"D[p \| q] + |a|")
     assert made.count('<mo stretchy="false">‖</mo>') == 1
     assert made.count('<mo stretchy="false">|</mo>') == 2
+
+
+@pytest.mark.parametrize(
+    ("tex", "spaces"),
+    [
+        (r"p \log p", 2),
+        (r"-\log p_y", 1),
+        (r"\tanh(x)", 0),
+        (r"o \odot \tanh c", 1),
+        (r"1 - \tanh^2 c_t", 1),
+        (r"\tanh'", 0),
+        (r"\log_2 H", 1),
+        (r"\frac{\log p}{2}", 1),
+        (r"(u - 1) \log u", 2),
+    ],
+)
+def test_the_name_of_a_function_stands_apart(tex: str, spaces: int) -> None:
+    made = mathml(tex)
+    ET.fromstring(made.replace("&ApplyFunction;", "\u2061"))
+    assert made.count("0.17em") == spaces

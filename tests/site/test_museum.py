@@ -66,3 +66,11 @@ def test_what_a_piece_says():
     shown = museum_page.side("As it is", ("x < 1", "all passed"))
     assert "x &lt; 1" in shown and "✓ the check passes" in shown
     assert "✗ the check notices" in museum_page.side("With the mistake", ("x", "1 FAILED"))
+    assert museum_page.where("https://github.com/a/b/issues/7").startswith("reported at <a ")
+    assert "the paper's authors released, <a " in museum_page.where("https://github.com/a/b")
+
+
+def test_each_piece_has_its_source():
+    """An address, or the algorithm that the paper prints."""
+    words = [piece.source for piece in MUSEUM if not piece.source.startswith("https://")]
+    assert words == ["it is in the paper's Algorithm 1"]

@@ -4,7 +4,7 @@ import xml.etree.ElementTree as ET
 
 import numpy as np
 import pytest
-from _site import page
+from _site import drawing, page
 
 PLOTS = {
     "lines": lambda: page.lines({"a": [1.0, 2.0], "b": [3.0, 1.0]}, xlabel="step", ylabel="loss"),
@@ -55,6 +55,14 @@ def test_a_line_goes_through_its_points() -> None:
     assert x1 - x0 == pytest.approx(x2 - x1, abs=0.2)
     assert y0 - y1 == pytest.approx(y1 - y2, abs=0.2)
     assert y0 > y2
+
+
+def test_the_horizontal_axis_ends_with_the_curve() -> None:
+    svg = ET.fromstring(page.lines([1.0, 2.0, 3.0], x=[-0.2, 0.4, 1.0]).html)
+    points = next(svg.iter("{http://www.w3.org/2000/svg}polyline")).get("points") or ""
+    assert float(points.split(",")[0]) == 58 and float(points.split()[-1].split(",")[0]) == drawing.WIDTH - 18
+    along = [e.text for e in svg.iter("{http://www.w3.org/2000/svg}text") if e.get("text-anchor") == "middle"]
+    assert along == ["0", "0.5", "1"]
 
 
 def test_an_array_is_cut_where_it_is_long() -> None:

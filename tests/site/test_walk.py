@@ -32,6 +32,13 @@ def test_there_are_nine_chapters_in_order() -> None:
         assert page.read_text().startswith(f"# {n}. ")
 
 
+def test_the_first_page_shows_the_path() -> None:
+    """One sitting, then the chapters, in order."""
+    text = (DOCS / "index.md").read_text().split("```{live}")[0]
+    places = [text.index(f"({page.relative_to(DOCS).as_posix()})") for page in PAGES]
+    assert places == sorted(places)
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_each_page_has_a_picture_something_to_run_and_two_exercises(page: Path) -> None:
     cells = directives(page, "live")

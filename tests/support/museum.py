@@ -1,8 +1,8 @@
 """Mistakes that libraries like this one have had, planted here: what each does to the numbers, and what notices it.
 
 A piece is a `Mutant` that `tests/test_mutants.py` runs like any other, with a sentence on its effect, and the address
-where such a mistake was reported in public, or the part of the paper that has it. The mistakes are described in
-minadv's own lines; no other code is here.
+where such a mistake was reported in public, or the part of the paper or of its released code that has it. The mistakes
+are described in minadv's own lines; no other code is here.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from tests.support.mutants import CELLS, FORWARD, Mutant
 
 @dataclass(frozen=True)
 class Piece:
-    """A mutant, its effect in one sentence, and the address of a public report, or words on where such a mistake is."""
+    """A mutant, its effect in one sentence, and the address of a public report or of the code that has it, or words."""
 
     mutant: Mutant
     effect: str
@@ -149,6 +149,6 @@ MUSEUM = [
         ),
         "Where both passes agree, as at the base mask itself, the distance has no slope, and the influence map is "
         "rounding: units are flipped by the signs of errors of the last digit.",
-        "it is in the paper's released text code",
+        "https://github.com/sungraepark/adversarial_dropout_text_classification",
     ),
 ]

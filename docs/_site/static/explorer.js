@@ -324,13 +324,13 @@
       } },
       el("rect", { x: 60, y: 12, width: 62 * (state.budget + 1), height: 200, class: "ex-ball" }),
       axis, columns, el("text", { x: 340, y: 245, "text-anchor": "middle" }, "flips from the full network"),
-      el("text", { x: 8, y: 14 }, "D"), dots,
+      el("text", { x: 64, y: 14 }, "D"), dots,
       path.length > 1 ? el("polyline", { points: path.join(" "), class: "ex-path" }) : null,
       ring(top, "ex-top", 8), relaxedStep() ? null : ring(state.mask, "ex-here", 6));
     parts.landscape.replaceChildren(svg, el("p", { class: "ex-key" },
-      el("span", { class: "ex-dot ex-here" }), " this mask ", el("span", { class: "ex-dot ex-top" }),
-      " the best within δ ", state.trace ? [el("span", { class: "ex-swatch ex-path-key" }), " the search's way. "] : null,
-      " The tinted columns are within δ. Click a dot to go there."));
+      el("span", { class: "ex-dot ex-here" }), " this mask, ", el("span", { class: "ex-dot ex-top" }),
+      " the best within δ", state.trace ? [", ", el("span", { class: "ex-swatch ex-path-key" }), " the search's way"] : null,
+      ". The tinted columns are within δ. Click a dot to go there."));
   }
 
   // --- searches ----------------------------------------------------------------------------------------------------
