@@ -23,7 +23,7 @@ from minadv.base.schema import expect_type
 from minadv.models.stack import Buffered
 from minadv.regularizers import Plain, Regularizer
 from minadv.tasks import config as configs
-from minadv.tasks.arguments import expect_model, expect_options, expect_regularizer
+from minadv.tasks.arguments import expect_functions, expect_model, expect_options, expect_out, expect_regularizer
 from minadv.tasks.config import describe, describe_own, describe_recipe
 from minadv.tasks.family import Family, of_model
 from minadv.tasks.needs import Needs, needs_of
@@ -119,8 +119,9 @@ def fit(
     give it ``workers=1`` if it cannot be called by several threads at once. `minadv.load` is given it again with the
     run, unless its class, a frozen dataclass, has ``@minadv.register`` before it; likewise a regularizer.
     """
-    planned = plan(model, data, **options)
     callbacks = {"on_evaluation": on_evaluation, "on_step": on_step, "on_checkpoint": on_checkpoint}
+    expect_functions(**callbacks)
+    planned = plan(model, data, **options)
     return planned.train(workers=workers, cuda_aware_mpi=cuda_aware_mpi, progress=progress, **callbacks)
 
 
@@ -148,6 +149,7 @@ def plan(
     """
     expect_model(model)
     expect_regularizer(regularizer)
+    expect_out(out)
     family, about = of_model(model), dict(about or {})
     expect_type("seed", seed, Seed)
     expect_type("epochs", epochs, Epochs | None)
