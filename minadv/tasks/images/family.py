@@ -105,15 +105,16 @@ def model_of(options: Namespace, n_in: int, n_classes: int) -> Classifier:
 
 
 def check(options: Namespace) -> None:
-    regularizer = methods.regularizer(options)
-    methods.expect_room(model_of(options, 1, 2), regularizer)
+    model = model_of(options, 1, 2)
+    methods.expect_room(model, methods.regularizer(options, model))
 
 
 def arguments(options: Namespace, data: Images) -> dict[str, Any]:
     few = min(chosen(options, "batch"), len(data.train)) if options.batch is None else options.batch
+    model = model_of(options, data.train.x.shape[2], data.classes)
     return {
-        "model": model_of(options, data.train.x.shape[2], data.classes),
-        "regularizer": methods.regularizer(options),
+        "model": model,
+        "regularizer": methods.regularizer(options, model),
         "recipe": partial(recipe, options),
         "batch_size": few,
         "track": {"budgets": few_flips(options.hidden), "search": Greedy(K=2, keep="last")} if options.track else None,
