@@ -28,7 +28,8 @@ from minadv.backend import choose_device, namespace, to_device, to_host
 from minadv.base.version import __version__ as __version__
 from minadv.modelcheck import check_model
 from minadv.tasks.config import register
-from minadv.tasks.fit import fit, resume
+from minadv.tasks.fit import fit
+from minadv.tasks.resume import resume
 from minadv.tasks.run import Run, load
 from minadv.training.loop import Stop
 

@@ -15,6 +15,8 @@ from minadv.backend import Array, namespace, same_place
 from minadv.base import shared_draws
 from minadv.base.checks import expect_choice, expect_floating, expect_shape, shape_text
 from minadv.base.kernels import on_device
+from minadv.base.numbers import Delta, Probability
+from minadv.base.schema import expect_type
 from minadv.base.shared_draws import Keyed, Rng
 
 Scale: TypeAlias = Literal["none", "inverted", "kept"]
@@ -70,8 +72,7 @@ def budget(delta: float, n_hidden: int) -> int:
     Differs from the paper: its constraint is written :math:`\|\cdot\|_2 \le \delta` in the text and
     :math:`\le \delta H` in Alg. 1, and meant as a share of the units; minadv counts flips.
     """
-    if not 0 <= delta <= 1:
-        raise ValueError(f"delta is {delta}, expected a share of the units from 0 to 1")
+    expect_type("delta", delta, Delta)
     flips = int(np.floor(delta * n_hidden + 1e-9))
     if flips == 0:
         raise ValueError(
@@ -147,8 +148,7 @@ def expect_binary(name: str, eps: Array) -> None:
 
 def expect_probability(p: float) -> None:
     """Raise ValueError unless p is a probability of dropping that is below 1, so that some units are kept."""
-    if not 0 <= p < 1:
-        raise ValueError(f"p is {p}, expected a probability of dropping from 0 up to, but not including, 1")
+    expect_type("p", p, Probability)
 
 
 def expect_scale(how: str, p: float | None) -> None:

@@ -6,7 +6,6 @@ over the whole sequence of an example. `minadv.regularizers` is the door to thes
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -14,6 +13,8 @@ import numpy as np
 from minadv import distances
 from minadv.backend import Array, namespace, same_place
 from minadv.base import shared_draws
+from minadv.base.numbers import ZeroOrMore
+from minadv.base.schema import expect_type
 from minadv.terms import Regularizer, Setting, Tally, Term
 
 
@@ -28,7 +29,7 @@ class AT(Regularizer):
     norm: float = 5.0
 
     def __post_init__(self) -> None:
-        _expect_size("norm", self.norm)
+        expect_type("norm", self.norm, ZeroOrMore)
 
     @property
     def needs_targets(self) -> bool:
@@ -64,8 +65,8 @@ class VAT(Regularizer):
     lam: Array | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        _expect_size("norm", self.norm)
-        _expect_size("xi", self.xi)
+        expect_type("norm", self.norm, ZeroOrMore)
+        expect_type("xi", self.xi, ZeroOrMore)
 
     def term(self, on: Setting) -> Term:
         clean = on.run()
@@ -100,8 +101,3 @@ def to_norm(direction: Array, norm: float) -> Array:
     unit = direction / xp.where(peak > 0, peak, 1)  # entries of at most 1, so that no square under- or overflows
     size = xp.sqrt((unit * unit).sum(axis=(0, 2), keepdims=True))
     return unit * (float(norm) / xp.maximum(size, 1))  # type: ignore[no-any-return]
-
-
-def _expect_size(name: str, value: float) -> None:
-    if not 0 <= value < math.inf:
-        raise ValueError(f"{name} is {value}, expected a norm: zero or a positive number")

@@ -31,11 +31,13 @@ def curves(records: Sequence[dict[str, Any]], metric: str) -> Any:
         axis.plot(epochs, [r["regularizer"] for r in records], ".-", color="tab:green", label="regularizer")
         if of_words:
             axis.set_ylabel("regularizer", color="tab:green")
+            left.set(zorder=1, facecolor="none")  # so that the legend is before the regularizer's line
     left.legend()
     right.plot(epochs, [r[f"valid_{metric}"] for r in records], ".-", color="tab:red")
     unit = " %" if metric == "error" else ""
     right.set(xlabel="epoch", ylabel=f"validation {metric}{unit}", yscale="log" if of_words else "linear")
     for axis in (left, right):
+        _number(axis, of_words)
         axis.grid(alpha=0.3)
     figure.tight_layout()
     return figure
@@ -51,10 +53,21 @@ def several(records: Mapping[str, Sequence[dict[str, Any]]], metric: str) -> Any
             axis.plot([r["epoch"] for r in found], [r[f"valid_{name}"] for r in found], ".-", label=run)
         axis.set(xlabel="epoch", ylabel=f"validation {name}{unit if name == metric else ''}")
         axis.set_yscale("log" if of_words or name == "loss" else "linear")
+        _number(axis, of_words)
         axis.grid(alpha=0.3)
     axes[0].legend(fontsize="small")
     figure.tight_layout()
     return figure
+
+
+def _number(axis: Any, of_words: bool) -> None:
+    """Whole numbers of epochs, where there are two, and perplexities without exponents."""
+    from matplotlib.ticker import LogFormatter, MaxNLocator
+
+    axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+    if of_words and axis.get_yscale() == "log":
+        axis.yaxis.set_major_formatter(LogFormatter())
+        axis.yaxis.set_minor_formatter(LogFormatter(minor_thresholds=(2, 0.5)))
 
 
 def units(shares: dict[str, Array], budgets: dict[str, int]) -> Any:
@@ -95,9 +108,10 @@ def influence(trace: Trace, labels: Array, site: str, names: Sequence[str]) -> A
     top.set(title=f"influence map, {site}")
     bar = figure.colorbar(shown, ax=top, extend="both")
     bar.set_label("influence; 1: the 99th percentile\nof the example's units")
-    shown = bottom.imshow(flipped, aspect="auto", cmap="Greys", vmin=0, vmax=1, interpolation="nearest")
+    two = plt.get_cmap("Greys", 2)
+    shown = bottom.imshow(flipped, aspect="auto", cmap=two, vmin=0, vmax=1, interpolation="nearest")
     bottom.set(title="units flipped by the search", xlabel="unit")
-    figure.colorbar(shown, ax=bottom, ticks=[0, 1]).set_ticklabels(["as it was", "flipped"])
+    figure.colorbar(shown, ax=bottom, ticks=[0.25, 0.75]).set_ticklabels(["as it was", "flipped"])
     for axis in (top, bottom):
         _by_class(axis, labels[order], names)
     return figure

@@ -73,12 +73,16 @@ def layers_from_torch(cell: str, arrays: Mapping[str, Any], *, prefix: str | Non
 
 def _of_cell(arrays: Mapping[str, Any], prefix: str | None) -> dict[str, Array]:
     """The arrays of one cell without their prefix, tensors as arrays; refuses what the cells of minadv cannot do."""
+    if not isinstance(arrays, Mapping):
+        raise TypeError(f"arrays is a {type(arrays).__name__}, expected a state dict: give module.state_dict()")
     if prefix is None:
         found = {name[: match.start()] for name in arrays if (match := re.search(r"weight_hh_l\d+$", name))}
         if len(found) > 1:
             raise ValueError(f"the state dict has several cells: give prefix, of {', '.join(map(repr, sorted(found)))}")
         prefix = found.pop() if found else ""
     own = {name.removeprefix(prefix): a for name, a in arrays.items() if name.startswith(prefix)}
+    if not own:
+        raise ValueError(f"prefix is {prefix!r}, and no name begins with it; the state dict has {', '.join(arrays)}")
     if backwards := [name for name in own if re.search(r"_l\d+_reverse$", name)]:
         raise ValueError(
             f"the state dict has {backwards[0]}: a bidirectional module, and minadv's cells read forward only"
@@ -94,6 +98,8 @@ def classifier_from_torch(module: Any) -> tuple[str, tuple[Any, ...], Array, Arr
     The softmax is the module's one ``nn.Linear`` that takes H inputs; weights of anything else are refused. One with a
     single output z is the two-class case (0, z): class 1 has the probability :math:`\sigma(z)`.
     """
+    if not hasattr(module, "named_modules"):
+        raise TypeError(f"module is a {type(module).__name__}, expected a module with a cell and a softmax")
     inside = dict(module.named_modules())
     cells = {name: one for name, one in inside.items() if type(one).__name__ in ("RNN", "LSTM", "GRU")}
     if len(cells) != 1:

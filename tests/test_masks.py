@@ -96,7 +96,7 @@ def test_a_share_of_k_units_allows_k_flips(H):
     assert [masks.budget(k / H, H) for k in range(1, H + 1)] == list(range(1, H + 1))
 
 
-@pytest.mark.parametrize("delta", [-0.1, 1.0001, float("nan")])
+@pytest.mark.parametrize("delta", [-0.1, 1.0001, float("nan"), "0.1"])
 def test_delta_is_a_share(delta):
     with pytest.raises(ValueError, match=r"delta is .*, expected a share of the units from 0 to 1"):
         masks.budget(delta, 10)

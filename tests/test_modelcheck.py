@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import minadv
+from minadv.base.findings import ModelError
 from minadv.base.trees import tree_map
-from minadv.modelcheck import ModelError, check_model
+from minadv.modelcheck import check_model
 from minadv.models import Classifier
 from minadv.protocol import Site
 from tests.support.cells import RAGGED

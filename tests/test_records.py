@@ -39,6 +39,8 @@ def test_defaults_are_the_papers():
         *((lambda kind=kind: kind(p=1.5), r"p is 1\.5, expected a probability") for kind in (VD, EL, FD, Pi, RDrop)),
         *((lambda kind=kind: kind(scale="twice"), "scale is 'twice'") for kind in (VD, EL, FD, Pi, RDrop, AdD)),
         *((lambda kind=kind: kind(distance="tv"), "distance is 'tv'") for kind in (EL, FD, Pi, RDrop, AdD)),
+        *((lambda kind=kind: kind(p="0.5"), "p is '0.5', expected a probability") for kind in (VD, EL, FD, Pi, RDrop)),
+        *((lambda kind=kind: kind(norm="5"), "norm is '5', expected zero or a positive number") for kind in (AT, VAT)),
         (lambda: EL(samples=0), "samples is 0"),
         (lambda: AdD(delta=0.1, budgets=3), r"delta is 0\.1 and budgets is 3: give one of the two"),
         (lambda: AdD(search="greedy"), "search is 'greedy', expected a record"),

@@ -90,6 +90,10 @@ def test_prefixes(rng, put):
     both = {**more, **{f"decoder.{name}": a for name, a in to_torch(one).items()}}
     assert_same_bits(layers_from_torch("lstm", both, prefix="decoder."), (one,))
     with pytest.raises(
+        ValueError, match=r"prefix is 'reader\.', and no name begins with it; the state dict has encoder"
+    ):
+        from_torch("lstm", more, prefix="reader.")
+    with pytest.raises(
         ValueError, match=r"the state dict has several cells: give prefix, of 'decoder\.', 'encoder\.rnn\.'"
     ):
         from_torch("lstm", both)
@@ -103,6 +107,12 @@ def test_a_module_without_biases(cell, rng, put):
     assert params.b.shape == arrays["bias_ih_l0"].shape
     with pytest.raises(ValueError, match="the state dict lacks bias_hh_l0; it has"):
         from_torch(cell, {name: a for name, a in arrays.items() if name != "bias_hh_l0"})
+
+
+@pytest.mark.parametrize("read", [from_torch, layers_from_torch])
+def test_a_module_in_the_place_of_its_state_dict(read):
+    with pytest.raises(TypeError, match=r"arrays is a Tensor, expected a state dict: give module.state_dict\(\)"):
+        read("lstm", Tensor(0))
 
 
 def test_what_the_cells_cannot_do(rng):

@@ -113,6 +113,9 @@ Probability: TypeAlias = Annotated[
 ]
 """Of dropping a unit, a word, a weight."""
 
+Delta: TypeAlias = Annotated[float, Number(float, 0, 1, "a share of the units from 0 to 1")]
+"""The budget of an adversary."""
+
 Decay: TypeAlias = Annotated[float, Number(float, 0, BELOW_ONE, "a number in [0, 1)")]
 """What is kept of an average at every step."""
 

@@ -21,7 +21,7 @@ from typing import Any
 from minadv.base.errors import DataError
 from minadv.commands.options import OPTIONS, place_of_first
 from minadv.data import files
-from minadv.tasks.methods import has_use
+from minadv.tasks.methods import has_use, leaves_budget_open
 
 SHARES = ("ramp_up", "ramp_down")  # presets have them as shares of the run, options in epochs
 NEVER = ("config", "resume", "out", "overwrite")
@@ -69,6 +69,8 @@ def effective(args: argparse.Namespace, about: dict[str, Any], arguments: dict[s
     lines = [f"# the options in force; minadv {args.command} --config FILE reads such a file"]
     lines.append(f"task = {json.dumps(args.task)}")
     decided = {**about, **args.family.in_force(args, arguments)}
+    if leaves_budget_open(arguments.get("regularizer")):
+        decided["delta"] = None
     for name in " ".join(args.family.options.values()).split():
         dest = name.replace("-", "_")
         value = decided[dest] if dest in decided else _chosen(args, dest)

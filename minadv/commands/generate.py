@@ -25,7 +25,7 @@ def add_options(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
         metavar="T",
         help="the higher, the more random; 0: always the likeliest word",
     )
-    parser.add_argument("--prompt", default="", metavar="TEXT", help="words that the text goes on from")
+    parser.add_argument("--prompt", default="", metavar="TEXT", help="words that the text goes on from (default: none)")
     parser.add_argument("--unknown", action="store_true", help="let <unk>, which stands for rare words, be drawn too")
     parser.add_argument("--seed", type=seed, default=0, metavar="N", help="seed that decides the words")
     add_device(parser)

@@ -25,7 +25,7 @@ from minadv.tasks.methods import VARIANTS
 METHOD: dict[str, dict[str, Any]] = {
     "method": {
         "default": "add",
-        "help": "the regularizer; add: adversarial dropout; last: the same on the last hidden state",
+        "help": "the regularizer; add: adversarial dropout",
     },
     "p": {
         "type": probability,
@@ -38,7 +38,7 @@ METHOD: dict[str, dict[str, Any]] = {
         "metavar": "N",
         "help": "recurrent layers that carry the method's mask, counted from 0 (default: all)",
     },
-    "delta": {"type": finite, "help": "share of units that may flip (add, last)"},
+    "delta": {"type": finite, "help": "share of units that may flip (add)"},
     "budget": {
         "type": count,
         "nargs": "+",

@@ -76,6 +76,20 @@ class CommandParser(Parser):
         return formatter.format_help()
 
 
+class Listed(argparse.Action):
+    """A positional argument whose ``values``, with what each is about, have a line each in the help."""
+
+    def __init__(self, *named: Any, values: Mapping[str, str], **how: Any) -> None:
+        super().__init__(*named, **how)
+        self.values = values
+
+    def __call__(self, parser: Any, namespace: argparse.Namespace, value: Any, option: Any = None) -> None:
+        setattr(namespace, self.dest, value)
+
+    def _get_subactions(self) -> list[argparse.Action]:  # which argparse lists for the commands of a program, too
+        return [argparse.Action([], name, metavar=name, help=about) for name, about in self.values.items()]
+
+
 class _HelpAll(argparse.Action):
     """An option that prints the whole help and ends the program, like that of argparse for --help."""
 

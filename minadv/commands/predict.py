@@ -42,7 +42,7 @@ def add_options(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
         "lengths; default: the test set. With a run of texts, a file with a text in each line; default: standard input",
     )
     parser.add_argument(
-        "--examples", type=positive, default=20, metavar="N", help="number of test images, without FILE"
+        "--examples", type=positive, default=20, metavar="N", help="number of test examples, without FILE"
     )
     parser.add_argument(
         "--explain", action="store_true", help="for texts: also print the units that the answer hangs on"
@@ -61,7 +61,7 @@ def work(args: argparse.Namespace) -> None:
 
 
 def of_images(args: argparse.Namespace) -> Iterator[str]:
-    """Number, class and probability of each image of a file, or of the test images with their labels."""
+    """Number, class and probability of each image or sequence of a file, or of the test data with their labels."""
     if args.explain or args.units is not None:
         raise ValueError(f"{args.run} is a run of images, and --explain is for texts: leave out --explain and --units")
     if args.images is None:
@@ -74,7 +74,8 @@ def of_images(args: argparse.Namespace) -> Iterator[str]:
         (x, lengths), labels = read_images(Path(args.images), run), None
     given = x if lengths is None else [one[:n] for one, n in zip(x, lengths, strict=True)]
     p, names = run.on(device_of(args)).predict(given, workers=args.workers), run.classes
-    yield "image\tclass\tprobability" + ("\tlabel" if labels is not None else "")
+    what = "sequence" if "scaling" in run.config else "image"
+    yield f"{what}\tclass\tprobability" + ("\tlabel" if labels is not None else "")
     for n, row in enumerate(p):
         label = "" if labels is None else f"\t{names[labels[n]]}"
         yield f"{n}\t{names[row.argmax()]}\t{row.max():.4f}{label}"

@@ -9,7 +9,7 @@ from pathlib import Path
 from minadv.base.errors import DataError
 from minadv.commands import configuration, options
 from minadv.commands.numbers import folder
-from minadv.commands.parsing import CommandParser
+from minadv.commands.parsing import CommandParser, Listed
 from minadv.commands.training import new_runs, old_run
 from minadv.tasks.family import TASKS, of_task
 
@@ -29,15 +29,18 @@ def add_options(parser: CommandParser, arguments: list[str]) -> None:
         task = _task_of(parser, own)
     family = of_task(task or DEFAULT)
     about = f"one of {', '.join(TASKS)} (default: {DEFAULT}), or a folder of your own"
+    listed: dict[str, str] = {}
     if task is not None:
         parser.usage = f"minadv train {task} [--out RUN] [options]"
         parser.description = f"train on a task: {family.presets[task].about}"
     else:
         parser.usage = "minadv train [TASK] [--out RUN] [options]\n       minadv train --resume RUN"
         if set(options.HELP) & set(arguments):  # the only time that a line about every task is needed
-            tasks = "; ".join(f"{name}: {of_task(name).presets[name].about}" for name in TASKS)
-            about = f"{tasks} (default: {DEFAULT}); minadv train TASK --help tells the options of a task"
-    parser.add_argument("task", nargs="?", choices=TASKS if own is None else None, metavar="TASK", help=about)
+            listed = {name: of_task(name).presets[name].about for name in TASKS}
+            about = f"a folder of your own, or one of these (default: {DEFAULT}); minadv train TASK --help tells the "
+            about += "options of a task"
+    choices = TASKS if own is None else None
+    parser.add_argument("task", action=Listed, values=listed, nargs="?", choices=choices, metavar="TASK", help=about)
     options.add_options(parser, family, family.presets[task or DEFAULT])
     if task is not None:
         parser.prog = f"minadv train {task}"

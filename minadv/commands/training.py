@@ -21,8 +21,9 @@ from minadv.commands import configuration
 from minadv.commands.options import OPTIONS
 from minadv.commands.placing import place
 from minadv.tasks.extend import extend, extended
-from minadv.tasks.fit import Plan, device_of, is_finished, plan, plan_resumed
+from minadv.tasks.fit import Plan, plan
 from minadv.tasks.methods import expect_used
+from minadv.tasks.resume import device_of, is_finished, plan_resumed
 from minadv.tasks.run import Run
 from minadv.tasks.schema import read_config
 from minadv.training.loop import Interrupted

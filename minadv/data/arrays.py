@@ -11,7 +11,7 @@ Which rows are drawn depends on their number alone: it is the same in every run,
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,20 @@ from minadv.data.images import Images
 from minadv.data.split import Split, as_split
 
 TENTH = 0.1
+
+
+def accept(data: Any, *, valid: Any = None, test: Any = None) -> Any:
+    """Data of any form that `fit` takes: a data set, or arrays whose parts are given or drawn."""
+    if isinstance(data, Split | tuple):
+        return in_parts(data, valid=valid, test=test)
+    if isinstance(data, list) and any(hasattr(one, "shape") for one in data):
+        said = f"data is a list of {len(data)} arrays, expected a tuple (x, y) or (x, y, lengths), or a list of batches"
+        raise TypeError(f"{said}: give fit(model, (x, y))")
+    if isinstance(data, Iterable) and not hasattr(data, "shape") and not isinstance(data, str | bytes | Mapping):
+        return in_batches(data, valid=valid, test=test)
+    if valid is not None or test is not None:
+        raise ValueError(f"valid and test are parts of arrays (x, y), and data is a {type(data).__name__}")
+    return data
 
 
 def from_arrays(

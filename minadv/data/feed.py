@@ -73,9 +73,8 @@ class Feed:
             batch = next(self._iterator)
         except StopIteration:
             if not self._again or number == 0:
-                raise DataError(
-                    f"the batches ended after {number}, and step {number} needs one more: give fewer steps, or a list"
-                ) from None
+                said = f"the batches ended after {number}, and step {number + 1} needs one more"
+                raise DataError(f"{said}: give fewer steps, or a list") from None
             self._iterator = iter(self._batches)
             batch = next(self._iterator, None)
             if batch is None:

@@ -3,6 +3,7 @@ r"""What `fit` is given, looked at before any work is done: mistakes that are ea
 from __future__ import annotations
 
 from dataclasses import fields, is_dataclass
+from pathlib import Path
 from typing import Any
 
 from minadv.models.stack import Buffered
@@ -40,6 +41,19 @@ def expect_regularizer(regularizer: Any) -> None:
         if callable(regularizer):
             example = "expected a subclass of minadv.regularizers.Regularizer, with a method term"
         raise TypeError(f"regularizer is {regularizer!r}, {example}")
+
+
+def expect_out(out: Any) -> None:
+    """Raise TypeError unless this may name a folder."""
+    if not isinstance(out, str | Path | None):
+        raise TypeError(f"out is {out!r}, expected the name of the folder to write, or None")
+
+
+def expect_functions(**functions: Any) -> None:
+    """Raise TypeError, which names the argument, for one that cannot be called and is not None."""
+    for name, value in functions.items():
+        if value is not None and not callable(value):
+            raise TypeError(f"{name} is {value!r}, expected a function, or None")
 
 
 def expect_options(options: dict[str, Any], family: Family, model: Any) -> None:

@@ -1,4 +1,4 @@
-r"""Training a run, of whatever family: `fit` begins one, `resume` goes on with one that was stopped or killed.
+r"""Training a run, of whatever family: `fit` begins one, and `minadv.tasks.resume` goes on with one.
 
 ::
 
@@ -23,18 +23,17 @@ from minadv.base.schema import expect_type
 from minadv.models.stack import Buffered
 from minadv.regularizers import Plain, Regularizer
 from minadv.tasks import config as configs
-from minadv.tasks.arguments import expect_model, expect_options, expect_regularizer
-from minadv.tasks.config import build, build_recipe, describe, describe_own, describe_recipe, given_or_built
-from minadv.tasks.family import Family, of_kind, of_model
+from minadv.tasks.arguments import expect_functions, expect_model, expect_options, expect_out, expect_regularizer
+from minadv.tasks.config import describe, describe_own, describe_recipe
+from minadv.tasks.family import Family, of_model
 from minadv.tasks.needs import Needs, needs_of
 from minadv.tasks.recipes import choose_recipe
-from minadv.tasks.run import Run, blank, moved, open_data, opened
+from minadv.tasks.run import Run, opened
 from minadv.tasks.schema import expect_settings, precision, read_config
 from minadv.training.loop import Recipe
 from minadv.training.memory import Table
-from minadv.training.parallel.choose import same_workers
-from minadv.training.runs import checkpoints, folder
-from minadv.training.runs.folder import RunError, kind_of, run_task
+from minadv.training.runs import folder
+from minadv.training.runs.folder import kind_of, run_task
 from minadv.training.task import Task
 
 
@@ -120,8 +119,9 @@ def fit(
     give it ``workers=1`` if it cannot be called by several threads at once. `minadv.load` is given it again with the
     run, unless its class, a frozen dataclass, has ``@minadv.register`` before it; likewise a regularizer.
     """
-    planned = plan(model, data, **options)
     callbacks = {"on_evaluation": on_evaluation, "on_step": on_step, "on_checkpoint": on_checkpoint}
+    expect_functions(**callbacks)
+    planned = plan(model, data, **options)
     return planned.train(workers=workers, cuda_aware_mpi=cuda_aware_mpi, progress=progress, **callbacks)
 
 
@@ -149,6 +149,7 @@ def plan(
     """
     expect_model(model)
     expect_regularizer(regularizer)
+    expect_out(out)
     family, about = of_model(model), dict(about or {})
     expect_type("seed", seed, Seed)
     expect_type("epochs", epochs, Epochs | None)
@@ -196,83 +197,6 @@ def _engine(asked: str | None, theirs: str | None) -> Any:
     return fast.describe(engine=asked).engine
 
 
-def resume(
-    run: str | Path,
-    data: Any = None,
-    *,
-    data_dir: str | None = None,
-    device: DeviceName | Device | None = None,
-    workers: int | None = None,
-    model: Any = None,
-    regularizer: Regularizer | None = None,
-    **how: Any,
-) -> Run:
-    """Train a run that was stopped or killed to its end, on the data that it was begun on.
-
-    ``data`` are found where the run found them, or in ``data_dir``, unless they are given; ``device`` and ``workers``
-    default to the run's own. A run that began with the weights of another and has no checkpoint yet begins with them
-    once more. ``model`` and ``regularizer`` are those of a run that was made with one's own, not registered ones.
-    ``how`` are the other arguments of `Plan.train`.
-    """
-    own = {"model": model, "regularizer": regularizer}
-    return plan_resumed(run, data, data_dir=data_dir, device=device, **own).train(workers=workers, **how)
-
-
-def plan_resumed(
-    run: str | Path,
-    data: Any = None,
-    *,
-    data_dir: str | None = None,
-    device: DeviceName | Device | None = None,
-    model: Any = None,
-    regularizer: Regularizer | None = None,
-) -> Plan:
-    """The run that `resume` will train; raises for anything that is wrong with it."""
-    path = Path(run)
-    config = read_config(path)
-    family = of_kind(kind_of(config), path)
-    config = configs.today(config)
-    data = open_data(moved(config, data_dir), path) if data is None else data
-    family.expect_data(config, data, str(path))
-    chosen = device if isinstance(device, Device) else device_of(config, device)
-    model, seed = given_or_built(config["model"], model, "model", path), config["seed"]
-    described = config.get("regularizer", {"kind": "Plain"})
-    regularizer = given_or_built(described, regularizer, "regularizer", path)
-    defaults = family.defaults(data)
-    settings = {name: build(config[name], name) if name in config else value for name, value in defaults.items()}
-    first = family.begins_with
-    if first is not None:
-        settings[first] = _begun_with(path, config, first)
-    try:
-        task, more = make_task(family, model, data, regularizer, seed, chosen, settings)
-    except RunError as error:
-        if first is None or settings[first] is None:
-            raise
-        said = f"{path} has no checkpoint yet and began with the weights of {settings[first]}"
-        raise RunError(f"{said}: {error}") from error
-    if first is not None and settings[first] is not None and more[first] != config[first]:
-        raise RunError(
-            f"{path} has no checkpoint yet, and {settings[first]}, which it began with, has other weights now"
-        )
-    folder.expect_same(path, config, {**config, **family.identify(data)})
-    config = {**config, **family.identify(data)}
-    recipe, workers = build_recipe(config["recipe"]), same_workers(config, chosen)
-    needs = needs_of(task, recipe, config["dtype"], chosen)
-    return Plan(family, model, data, task, recipe, seed, chosen, config, path, True, workers, needs)
-
-
-def device_of(config: dict[str, Any], asked: DeviceName | None = None) -> Device:
-    """The device of a run that goes on: ``asked``, or else the run's own; on a GPU it computes with TF32 as before."""
-    name = asked or config["device"]
-    return choose_device(name, tf32=name != "cpu" and config.get("tf32", False))
-
-
-def is_finished(run: str | Path) -> bool:
-    """Whether a run has nothing left to do."""
-    config = read_config(Path(run))
-    return folder.is_finished(Path(run), blank(config), build_recipe(config["recipe"]))
-
-
 def make_task(
     family: Family,
     model: Any,
@@ -291,13 +215,3 @@ def make_task(
     if isinstance(carry, Table):  # so that checkpoints can be read without the data
         more["memory"] = {"examples": len(carry.d), "units": carry.units}
     return task, more
-
-
-def _begun_with(path: Path, config: dict[str, Any], setting: str) -> str | None:
-    """The run whose weights a run began with; None if it began with its own, or has a checkpoint already."""
-    if config.get(setting) is None or checkpoints.latest(path) is not None:
-        return None
-    source: str | None = config["about"].get(setting)
-    if source is None:
-        raise RunError(f"{path} has no checkpoint yet and does not say which run it began with: train it anew")
-    return source

@@ -3,8 +3,10 @@ r"""Methods by their names on the command line: which options each uses, and the
 from __future__ import annotations
 
 from argparse import Namespace
+from dataclasses import replace
 from typing import Any
 
+from minadv.protocol import choose_sites
 from minadv.regularizers import AT, EL, FD, VAT, VD, AdD, Pi, Plain, RDrop, Regularizer, Sum
 from minadv.searches import SEARCHES, Search, by_name
 from minadv.tasks.options import chosen, hidden_of
@@ -101,12 +103,26 @@ def _expect_used_by_search(options: Namespace) -> None:
             raise ValueError(f"{said}, expected one of {', '.join(able)}")
 
 
-def regularizer(options: Namespace) -> Regularizer:
-    """The regularizer that the options stand for."""
+def regularizer(options: Namespace, model: Any) -> Regularizer:
+    """The regularizer that the options stand for, for a model."""
     values = _values(options)
     if options.method == "add+vat":
-        return Sum((_make("add", values), _make("vat", values)))
-    return _make(options.method, values)
+        return Sum((_with_room(_make("add", values), options, model), _make("vat", values)))
+    return _with_room(_make(options.method, values), options, model)
+
+
+def leaves_budget_open(made: Any) -> bool:
+    """Whether a regularizer is AdD, or a sum with it, that has the budget of ``AdD()``."""
+    parts = made.parts if isinstance(made, Sum) else (made,)
+    return any(isinstance(part, AdD) and part.delta is None and part.budgets is None for part in parts)
+
+
+def _with_room(made: Regularizer, options: Namespace, model: Any) -> Regularizer:
+    """AdD whose share nobody asked for, and which is less than two of a layer's units, has the budget of ``AdD()``."""
+    if not isinstance(made, AdD) or not isinstance(made.delta, float) or options.delta != options.defaults["delta"]:
+        return made
+    fewest = min(site.H for site in choose_sites(model, made.sites))
+    return replace(made, delta=None) if made.delta * fewest < 2 else made
 
 
 def _make(method: str, values: dict[str, Any]) -> Regularizer:

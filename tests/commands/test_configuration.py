@@ -68,6 +68,7 @@ CASES += [
     ("train", "lm", ["--hidden", "5", "6", "7", "--delta", "0.3"]),
     ("train", "lm", ["--layers", "3", "--budget", "1", "2", "1"]),
     ("train", "lm", ["--fresh"]),
+    ("train", "digits", ["--hidden", "12"]),
     ("train", "digits", ["--scale", "inverted", "--p", "0.2", "--train-steps", "9"]),
     ("train", "digits", ["--search", "exact", "--hidden", "5", "--delta", "0.3", "--batch", "17"]),
     ("train", "imdb", ["--epochs", "2", "--batch", "1000"]),
@@ -97,6 +98,8 @@ def test_the_numbers_are_those_of_the_run() -> None:
     assert adam["lr"] == 0.001
     assert "weight-decay" not in adam
     assert values("train", "lm", "--hidden", "5", "6", "7", "--delta", "0.3")["layers"] == 3
+    assert (values("train", "digits")["delta"], values("train", "lm")["delta"]) == (0.03, [0.06])
+    assert "delta" not in values("train", "lm", "--hidden", "12", "--layers", "2")  # of which three units may flip
     assert values("pretrain", "docstrings")["candidates"] == 25  # half of the words
     assert values("train", "pmnist")["permuted"] is True
     assert not {"norm", "p", "max-masks", "test-share"} & values("train", "docstrings").keys()

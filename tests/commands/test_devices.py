@@ -18,7 +18,7 @@ from minadv.base.gpu import TF32
 from minadv.base.trees import leaves
 from minadv.cli import main
 from minadv.commands import training
-from minadv.tasks.fit import device_of
+from minadv.tasks.resume import device_of
 from minadv.tasks.run import load
 from minadv.training.runs import checkpoints, log
 from tests.commands.test_text import write

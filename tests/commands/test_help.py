@@ -77,6 +77,14 @@ def test_help_of_a_task_is_short(task, capsys, monkeypatch):
             assert [float(n) for n in told[1].split()] == list(value if isinstance(value, tuple) else (value,))
 
 
+@pytest.mark.parametrize("how", ["--help", "--help-all"])
+def test_each_task_has_a_line(how, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = re.findall(r"^    (\w+) +(\S.*)", shown(capsys, "train", how), re.MULTILINE)
+    assert [task for task, _ in lines] == list(TASKS)
+    assert all(of_task(task).presets[task].about.startswith(about) for task, about in lines)
+
+
 @pytest.mark.parametrize("arguments", [("train",), ("train", "text"), ("train", "lm"), ("pretrain", "docstrings")])
 def test_help_all_shows_all(arguments, capsys):
     every = {a.option_strings[-1] for a in command(*arguments)._actions if a.option_strings}

@@ -200,7 +200,8 @@ def test_arrays(name: str, place: Path, says: Any, capsys: Any) -> None:
     assert run.config["batch_size"] == 4
     np.testing.assert_allclose(run.config["scaling"]["mean"], 101.5, atol=0.3)
     assert says("eval", run.path)[0].startswith("test error 0.00 %")
-    rows = [line.split("\t") for line in says("predict", run.path, "--examples", 8)][1:]
+    header, *rows = [line.split("\t") for line in says("predict", run.path, "--examples", 8)]
+    assert header == ["sequence", "class", "probability", "label"]
     assert all(row[1] == row[3] and row[1] in ("cold", "warm") for row in rows)
     with np.load(name) as held:
         np.save("some.npy", held["x"][:4])
@@ -360,7 +361,10 @@ def test_a_task_wins_over_a_folder_of_its_name(place: Path, says: Any) -> None:
             lambda root: [table(root / f"{n}.csv") for n in "ab"],
             "holds the tables a.csv, b.csv, expected one, or train",
         ),
-        (lambda root: _write(root / "a.csv", "id,text,day\n1,b,c\n"), "name the one with the label so"),
+        (
+            lambda root: _write(root / "a.csv", "id,text,day\n1,b,c\n"),
+            "the columns 'id', 'text', 'day', and none is called 'label': rename the one that is meant",
+        ),
         (lambda root: _write(root / "a.csv", "text,label\na\n"), "line 2 of"),
         (lambda root: _write(root / "a.csv", 'text,label\n"a,b\n'), "is not CSV"),
         (lambda root: _write(root / "a.jsonl", "[1]\n"), "line 1 of"),

@@ -96,6 +96,17 @@ def test_the_influence_figure_names_classes_and_separates_them() -> None:
     figure.canvas.draw()
 
 
+def test_epochs_are_whole_numbers_and_perplexities_have_no_exponents() -> None:
+    losses = {"train_loss": 5.0, "valid_loss": 4.9, "regularizer": 0.1}
+    records = [{"epoch": float(n), **losses, "valid_perplexity": 300 / n} for n in range(1, 8)]
+    figure = plots.curves(records, "perplexity")
+    figure.canvas.draw()
+    right = figure.axes[1]
+    assert [label.get_text() for label in right.get_xticklabels()] == [str(round(x)) for x in right.get_xticks()]
+    assert "100" in [label.get_text() for label in right.get_yticklabels()]
+    assert {"60", "200"} <= {label.get_text() for label in right.get_yticklabels(minor=True)}
+
+
 def test_methods_in_words() -> None:
     assert method({"kind": "Plain"}) == method({}) == "Plain"
     assert method({"kind": "AdD", "delta": 0.03, "budgets": None, "p": None}) == "AdD delta 0.03"

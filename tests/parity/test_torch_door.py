@@ -229,6 +229,11 @@ def test_modules_that_are_no_classifier(net, said):
         Classifier.from_torch(net())
 
 
+def test_a_state_dict_is_no_module():
+    with pytest.raises(TypeError, match="module is a OrderedDict, expected a module with a cell and a softmax"):
+        Classifier.from_torch(Net().state_dict())
+
+
 def test_a_module_is_refused_by_fit():
     import minadv
 

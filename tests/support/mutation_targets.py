@@ -78,6 +78,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "flip.py": ("test_flip.py", "test_bad_input.py", "properties/test_strict_flip.py"),
     "gradcheck.py": ("test_gradcheck.py", "test_records.py"),
     "gru.py": ("test_gru.py", *_CELL),
+    "headcheck.py": ("test_modelcheck.py",),
     "influence.py": ("test_influence.py", "test_zero_maps.py", "gradients/test_influence.py"),
     "layers.py": ("test_layers.py", "gradients/test_layers.py", "test_bad_input_layers.py"),
     "lstm.py": ("test_lstm.py", *_CELL),
@@ -236,6 +237,7 @@ FINISHED = (
 """Files of which every mutant was run, and is noticed or explained: `--deep` runs all of theirs."""
 
 RECENT = (
+    "headcheck.py",
     "modelcheck.py",
     "objective.py",
     "torch_layout.py",

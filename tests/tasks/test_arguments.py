@@ -51,6 +51,8 @@ SENTENCES: list[tuple[dict[str, Any], str]] = [
     ({"ema": 0.999}, r"ema is 0.999, expected a record such as EMA\(0.999\)"),
     ({"lr_schedule": "cosine"}, r"lr_schedule is 'cosine', expected a record such as RampDown"),
     ({"weight_schedule": 10}, r"weight_schedule is 10, expected a record such as RampUp"),
+    ({"out": 3}, "out is 3, expected the name of the folder to write, or None"),
+    ({"on_step": "print"}, "on_step is 'print', expected a function, or None"),
     ({"rng": 0}, "rng is 0: fit draws its random numbers from a seed, give seed=0 instead"),
     ({"dropout": 0.5}, r"dropout: expected settings of a Classifier \(batch_size, track\), lr, or fields of a Recipe"),
     ({"model": Classifier}, r"model is the class Classifier, expected a model: Classifier\(...\)"),

@@ -9,7 +9,7 @@ import pytest
 import minadv
 from minadv.fast import ENGINES, describe
 from minadv.regularizers import VD
-from minadv.tasks import config, fit
+from minadv.tasks import config, fit, resume
 from minadv.training.optimizers import Adam
 from minadv.training.runs.folder import RunError, read_config
 from tests.support.problems import MODEL, sequences
@@ -34,7 +34,7 @@ def test_runs_from_before_engines_had_versions_have_the_first(name: str, kind: s
 
 def test_a_run_that_goes_on_is_resumed_with_its_own() -> None:
     data = str(OLD / "data" / "texts")
-    assert fit.plan_resumed(OLD / "text" / "stopped", data_dir=data).model.engine == FIRST
+    assert resume.plan_resumed(OLD / "text" / "stopped", data_dir=data).model.engine == FIRST
 
 
 @pytest.mark.parametrize("asked", [None, "fast"])

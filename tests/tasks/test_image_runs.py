@@ -16,8 +16,8 @@ from minadv.base.launch import Process
 from minadv.data.images import Images
 from minadv.models.classifier import Classifier
 from minadv.regularizers import VD, AdD
-from minadv.tasks.fit import is_finished
 from minadv.tasks.images.task import evaluate
+from minadv.tasks.resume import is_finished
 from minadv.training.loop import Interrupted, Recipe
 from minadv.training.optimizers import Adam
 from minadv.training.parallel.choose import same_workers

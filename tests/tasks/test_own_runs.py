@@ -11,7 +11,7 @@ import minadv
 from minadv.models.classifier import Classifier
 from minadv.regularizers import Plain, Regularizer
 from minadv.tasks.config import KINDS, ConfigError
-from minadv.tasks.fit import is_finished
+from minadv.tasks.resume import is_finished
 from minadv.terms import Setting, Term
 from minadv.training.loop import Interrupted
 from minadv.training.runs.folder import RunError, read_config

@@ -11,7 +11,8 @@ from minadv.backend import to_host
 from minadv.objective import Remembered
 from minadv.regularizers import VAT, AdD, Sum
 from minadv.searches import Memory, Relax
-from minadv.tasks.fit import fit, resume
+from minadv.tasks.fit import fit
+from minadv.tasks.resume import resume
 from minadv.terms import Term
 from minadv.training.loop import Interrupted, Recipe, train
 from minadv.training.memory import LENT, Table, handed, kept, rows_of

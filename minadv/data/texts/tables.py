@@ -60,9 +60,9 @@ def columns(path: Path, rows: list[tuple[int, dict[str, Any]]]) -> tuple[str, st
         text = text or next(name for name in names if name != label)
         label = label or next(name for name in names if name != text)
     if text is None or label is None:
-        missing = " and ".join(["text"] * (text is None) + ["label"] * (label is None))
+        missing = " and ".join(["'text'"] * (text is None) + ["'label'"] * (label is None))
         shown = ", ".join(map(repr, names[:12]))
-        raise DataError(f"{path} has the columns {shown}: name the one with the {missing} so")
+        raise DataError(f"{path} has the columns {shown}, and none is called {missing}: rename the one that is meant")
     return text, label
 
 

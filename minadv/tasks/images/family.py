@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from argparse import Namespace
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, TypedDict
@@ -15,7 +15,7 @@ from minadv.backend import Array, Device, same_place, to_device, to_host
 from minadv.base.checks import expect_shape
 from minadv.base.numbers import Decay, Share, Size
 from minadv.base.trees import any_array, tree_map
-from minadv.data.arrays import in_batches, in_parts
+from minadv.data.arrays import accept
 from minadv.data.feed import Feed
 from minadv.data.images import Images, Split
 from minadv.data.images.batches import in_order, take
@@ -105,15 +105,16 @@ def model_of(options: Namespace, n_in: int, n_classes: int) -> Classifier:
 
 
 def check(options: Namespace) -> None:
-    regularizer = methods.regularizer(options)
-    methods.expect_room(model_of(options, 1, 2), regularizer)
+    model = model_of(options, 1, 2)
+    methods.expect_room(model, methods.regularizer(options, model))
 
 
 def arguments(options: Namespace, data: Images) -> dict[str, Any]:
     few = min(chosen(options, "batch"), len(data.train)) if options.batch is None else options.batch
+    model = model_of(options, data.train.x.shape[2], data.classes)
     return {
-        "model": model_of(options, data.train.x.shape[2], data.classes),
-        "regularizer": methods.regularizer(options),
+        "model": model,
+        "regularizer": methods.regularizer(options, model),
         "recipe": partial(recipe, options),
         "batch_size": few,
         "track": {"budgets": few_flips(options.hidden), "search": Greedy(K=2, keep="last")} if options.track else None,
@@ -145,20 +146,6 @@ def schedules(epochs: float, preset: Mapping[str, Any] = SMALL) -> dict[str, Any
     """The ramps of a run of that many epochs: they keep the share of the run that they have in the preset."""
     rising, falling = (epochs * preset[name] / preset["epochs"] for name in ("ramp_up", "ramp_down"))
     return {"lr_schedule": RampDown(epochs, min(epochs, falling)), "weight_schedule": RampUp(rising)}
-
-
-def accept(data: Any, *, valid: Any = None, test: Any = None) -> Any:
-    """Data of any form that `fit` takes: a data set, or arrays whose parts are given or drawn."""
-    if isinstance(data, Split | tuple):
-        return in_parts(data, valid=valid, test=test)
-    if isinstance(data, list) and any(hasattr(one, "shape") for one in data):
-        said = f"data is a list of {len(data)} arrays, expected a tuple (x, y) or (x, y, lengths), or a list of batches"
-        raise TypeError(f"{said}: give fit(model, (x, y))")
-    if isinstance(data, Iterable) and not hasattr(data, "shape") and not isinstance(data, str | bytes | Mapping):
-        return in_batches(data, valid=valid, test=test)
-    if valid is not None or test is not None:
-        raise ValueError(f"valid and test are parts of arrays (x, y), and data is a {type(data).__name__}")
-    return data
 
 
 def some_steps(data: Images) -> int:

@@ -42,7 +42,10 @@ CHANGES: dict[str, dict[str, Any]] = {
     "cell": {"default": "lstm"},
     "hidden": {"default": 100},
     "layers": {"default": 1},
-    "delta": {"default": 0.03},
+    "delta": {
+        "default": 0.03,
+        "help": "share of units that may flip (add) (default: 0.03, three units of a small layer)",
+    },
     "distance": {"help": "distance between the two predictions (default: js, skl for rdrop)"},
     "rule": {"default": "strict"},
     "scale": {"default": "none", "choices": ("none", "inverted", "kept")},

@@ -92,7 +92,7 @@ class Classify:
 
     @property
     def unit(self) -> str:
-        return "image"
+        return "sequence"
 
     @property
     def units_per_step(self) -> int:

@@ -62,7 +62,8 @@ CHANGES: dict[str, dict[str, Any]] = {
     "layers": {"help": "recurrent layers; of one --hidden all have that size (default: as many as --hidden)"},
     "delta": {
         "nargs": "+",
-        "help": "share of units that may flip, or one for each layer, 0: no mask on it (add; default: 0.06)",
+        "help": "share of units that may flip, or one for each layer, 0: no mask on it (add) "
+        "(default: 0.06, three units of a small layer)",
     },
     "search": {"choices": ("greedy", "reselect", "relax", "random")},
     "tries": {"help": "masks that --search random tries (default: 1)"},
@@ -140,13 +141,15 @@ def expect_corpus(config: dict[str, Any], corpus: Corpus, path: str) -> None:
 
 
 def check(options: Namespace) -> None:
-    expect_regularizer(model_of(options, 2), methods.regularizer(options), methods.fresh(options))
+    model = model_of(options, 2)
+    expect_regularizer(model, methods.regularizer(options, model), methods.fresh(options))
 
 
 def arguments(options: Namespace, data: Corpus) -> dict[str, Any]:
+    model = model_of(options, len(data.vocabulary))
     return {
-        "model": model_of(options, len(data.vocabulary)),
-        "regularizer": methods.regularizer(options),
+        "model": model,
+        "regularizer": methods.regularizer(options, model),
         "recipe": partial(recipe, options),
         "batch_size": chosen(options, "batch"),
         "bptt": chosen(options, "bptt"),

@@ -74,7 +74,11 @@ OPTIONS = {
     "optimisation": "epochs train-steps lr lr-decay clip batch unlabelled ema",
 }
 CHANGES: dict[str, dict[str, Any]] = {
-    "delta": {"default": 0.04},
+    "method": {"help": "the regularizer; add: adversarial dropout; last: the same on the last hidden state"},
+    "delta": {
+        "default": 0.04,
+        "help": "share of units that may flip (add, last) (default: 0.04, three units of a small layer)",
+    },
     "rule": {"help": "rule by which units are flipped (add) (default: the variant's)"},
     "scale": {"help": "scale of a binary mask (add, last) (default: the variant's)"},
     "distance": {
@@ -108,7 +112,8 @@ def model_of(options: Namespace, n_words: int, n_classes: int) -> TextClassifier
 def check(options: Namespace) -> None:
     if options.pretrained is None and options.take != options.defaults["take"]:
         raise ValueError(f"--take {options.take} is about a language model: give one with --pretrained RUN")
-    expect_regularizer(model_of(options, 2, 2), methods.regularizer(options))
+    model = model_of(options, 2, 2)
+    expect_regularizer(model, methods.regularizer(options, model))
 
 
 def fitted(options: Namespace, data: Corpus) -> dict[str, Any]:
@@ -127,9 +132,10 @@ def fitted(options: Namespace, data: Corpus) -> dict[str, Any]:
 def arguments(options: Namespace, data: Corpus) -> dict[str, Any]:
     batch = min(chosen(options, "batch"), len(data.train))
     ema = EMA(options.ema, warm=True) if options.ema else None
+    model = model_of(options, len(data.vocabulary), len(data.classes))
     return {
-        "model": model_of(options, len(data.vocabulary), len(data.classes)),
-        "regularizer": methods.regularizer(options),
+        "model": model,
+        "regularizer": methods.regularizer(options, model),
         "recipe": recipe_of(options, weight=options.weight, ema=ema),
         "pretrained": options.pretrained,
         "take": options.take,
