@@ -18,12 +18,10 @@ from typing import Any
 
 from minadv import fast
 from minadv.backend import Device, DeviceName, choose_device
-from minadv.base.numbers import Epochs, Few, Seed
-from minadv.base.schema import expect_type
 from minadv.models.stack import Buffered
 from minadv.regularizers import Plain, Regularizer
 from minadv.tasks import config as configs
-from minadv.tasks.arguments import expect_model, expect_options, expect_regularizer
+from minadv.tasks.arguments import expect_how, expect_model, expect_options, expect_regularizer
 from minadv.tasks.config import build, build_recipe, describe, describe_own, describe_recipe, given_or_built
 from minadv.tasks.family import Family, of_kind, of_model
 from minadv.tasks.needs import Needs, needs_of
@@ -65,7 +63,7 @@ class Plan:
         **callbacks: Any,
     ) -> Run:
         """Train to the end of the recipe; the arguments are those of `fit`; ``overwrite`` replaces a run there."""
-        expect_type("workers", workers, Few | None)
+        expect_how(workers=workers, cuda_aware_mpi=cuda_aware_mpi, progress=progress, overwrite=overwrite, **callbacks)
         state, records = run_task(
             self.task,
             self.recipe,
@@ -149,9 +147,8 @@ def plan(
     """
     expect_model(model)
     expect_regularizer(regularizer)
+    expect_how(epochs=epochs, seed=seed, resume=resume, about=about)
     family, about = of_model(model), dict(about or {})
-    expect_type("seed", seed, Seed)
-    expect_type("epochs", epochs, Epochs | None)
     begun: dict[str, Any] = {}  # the configuration with which the run to resume was begun, as it is written now
     if out is not None and resume and (Path(out) / folder.CONFIG).exists():
         begun = configs.today(read_config(Path(out)))
