@@ -87,7 +87,7 @@ def choose_device(device: DeviceName = "auto", *, tf32: bool = False) -> Device:
     a read back. ``"auto"`` says in `Device.why` what made it fall back; ``"gpu"`` raises BackendError from the cause.
     TF32 is off in the whole process, whatever CUPY_TF32 says, unless ``tf32`` asks for it.
     """
-    if device not in ("auto", "cpu", "gpu"):
+    if not isinstance(device, str) or device not in ("auto", "cpu", "gpu"):
         raise ValueError(f'device is {device!r}, expected "auto", "cpu" or "gpu"')
     if device == "cpu":
         if tf32:

@@ -25,7 +25,7 @@ from typing import Any
 from minadv import distances, masks
 from minadv.adversary import expect_search, find_adversary, find_budgets
 from minadv.backend import Array, namespace
-from minadv.base.numbers import Few
+from minadv.base.numbers import Few, Portion, Size
 from minadv.base.schema import expect_type
 from minadv.base.trees import tree_add
 from minadv.perturbations import AT, VAT
@@ -172,8 +172,8 @@ class AdD(Regularizer):
     last mask of its search without scoring it. The other options are those of `minadv.adversary.find_adversary`.
     """
 
-    delta: float | Mapping[str, float] | None = None
-    budgets: int | Mapping[str, int] | None = None  # instead of delta; neither: `minadv.masks.few_flips`
+    delta: Portion | Mapping[str, Portion] | None = None
+    budgets: Size | Mapping[str, Size] | None = None  # instead of delta; neither: `minadv.masks.few_flips`
     search: Search = Greedy(keep="last")
     distance: str = "js"
     lam: Array | None = field(default=None, repr=False, compare=False)

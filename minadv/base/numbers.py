@@ -122,6 +122,9 @@ Decay: TypeAlias = Annotated[float, Number(float, 0, BELOW_ONE, "a number in [0,
 Factor: TypeAlias = Annotated[float, Number(float, math.ulp(0), 1, "a number in (0, 1]")]
 """What multiplies something again and again, without raising it."""
 
+Portion: TypeAlias = Annotated[float, Number(float, 0, 1, "a share from 0 to 1")]
+"""A part of a whole, perhaps none or all of it."""
+
 Share: TypeAlias = Annotated[float, Number(float, math.ulp(0), BELOW_ONE, "more than 0 and less than 1")]
 """A part of a whole."""
 

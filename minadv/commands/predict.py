@@ -3,9 +3,7 @@ r"""``minadv predict``: the class and the probability of each image, or of each 
 from __future__ import annotations
 
 import argparse
-import io
 import sys
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,11 +12,10 @@ import numpy as np
 
 from minadv.backend import Array
 from minadv.base.checks import expect_shape, shape_text
-from minadv.base.errors import DataError
 from minadv.base.pulse import doing
 from minadv.commands.numbers import positive
 from minadv.commands.running import add_device, add_run, add_workers, device_of
-from minadv.data.files import bounded, content, expect_no_nul
+from minadv.data.files import arrays, bounded, content, expect_no_nul
 from minadv.data.images.own import expect_lengths
 from minadv.data.images.scaling import Scaling
 from minadv.tasks.family import of_run
@@ -94,7 +91,7 @@ def read_images(path: Path, run: Run) -> tuple[Array, Array | None]:
         raise ValueError(f"{run.path} was made in Python and does not say how it reads images: predict there")
     own, side = about["images"] == "folder", 8 if about["images"] == "digits" else 28
     white, shape = 16 if side == 8 else 255, ("N", "T", run.model.n_in) if own else ("N", side, side)
-    if not isinstance(images, np.ndarray) or images.dtype.kind not in "uif":
+    if images.dtype.kind not in "uif":
         raise ValueError(f"{path} holds no array of numbers, expected {shape_text(shape)}")
     if "scaling" in run.config:
         images = images if images.ndim == 3 else images[..., None]
@@ -116,20 +113,11 @@ def read_images(path: Path, run: Run) -> tuple[Array, Array | None]:
 
 def read_arrays(path: Path) -> tuple[Any, Array | None]:
     """The array of a .npy file, or ``x`` and perhaps ``lengths`` of a .npz file."""
-    try:
-        held = np.load(io.BytesIO(content(path)), allow_pickle=False)
-        if isinstance(held, np.ndarray):
-            return held, None
-        with held:
-            arrays = {name: held[name] for name in ("x", "lengths") if name in held.files}
-            names = ", ".join(held.files)
-    except DataError:
-        raise
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, MemoryError) as error:  # the last: of a false header
-        raise ValueError(f"cannot read {path} as an array: {error}") from error
-    if "x" not in arrays:
+    held = arrays(path)
+    if "x" not in held:
+        names = ", ".join(held)
         raise ValueError(f"{path} lacks x, expected arrays x and, if their lengths differ, lengths; it has {names}")
-    return arrays["x"], arrays.get("lengths")
+    return held["x"], held.get("lengths")
 
 
 def of_texts(args: argparse.Namespace) -> Iterator[str]:

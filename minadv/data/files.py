@@ -1,16 +1,21 @@
 r"""The content of files, plain or compressed by gzip, and the text of those that hold UTF-8.
 
 Files are read in pieces, and no further than `LIMIT`: a few bytes of gzip can stand for more than any memory holds, and
-a device such as ``/dev/zero`` has no end.
+a device such as ``/dev/zero`` has no end. The same limit holds for all arrays of a .npz file together.
 """
 
 from __future__ import annotations
 
 import gzip
+import io
+import zipfile
 import zlib
 from pathlib import Path
 from typing import Protocol
 
+import numpy as np
+
+from minadv.backend import Array
 from minadv.base.errors import DataError
 
 _GZIP = b"\x1f\x8b"
@@ -75,3 +80,23 @@ def text(path: Path) -> str:
         line = stored.count(b"\n", 0, error.start) + 1
         byte = f"byte 0x{stored[error.start]:02x} at offset {error.start}, line {line}"
         raise DataError(f"{path} is not UTF-8: {byte}; convert it, with iconv say") from error
+
+
+def arrays(path: Path) -> dict[str, Array]:
+    """The arrays of a .npz file by their names; the one of a .npy file is ``x``."""
+    stored = io.BytesIO(content(path))
+    try:
+        if zipfile.is_zipfile(stored):
+            with zipfile.ZipFile(stored) as packed:
+                whole = sum(member.file_size for member in packed.infolist())
+            if whole > LIMIT:
+                raise DataError(f"{path} holds {whole:,} bytes, unpacked: expected at most {LIMIT >> 20:,} MiB")
+        stored.seek(0)
+        held = np.load(stored, allow_pickle=False)
+        several = {"x": held} if isinstance(held, np.ndarray) else dict(held)
+        return {name: one for name, one in several.items() if isinstance(one, np.ndarray)}
+    except DataError:
+        raise
+    except Exception as error:  # NumPy, zipfile, zlib and the tokenizer of a header each have their own for damage
+        said = f"cannot read {path} as arrays: {error or type(error).__name__}"
+        raise DataError(f"{said}; expected a file that numpy.save or numpy.savez wrote") from error

@@ -2,10 +2,13 @@ r"""What `fit` is given, looked at before any work is done: mistakes that are ea
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
+from minadv.base.numbers import Epochs, Few, Seed
+from minadv.base.schema import expect_type
 from minadv.models.stack import Buffered
 from minadv.regularizers import Regularizer
 from minadv.tasks.family import Family
@@ -13,6 +16,26 @@ from minadv.training.loop import Recipe
 
 ASKED = ("sites", "noise", "body", "body_backward", "head", "compare", "init", "logits")
 """What `fit` asks of a model: the protocol, initial weights, and the logits by which it evaluates."""
+
+HOW: dict[str, Any] = {
+    "seed": Seed,
+    "epochs": Epochs | None,
+    "workers": Few | None,
+    "about": dict[str, Any] | None,
+    "resume": bool,
+    "overwrite": bool,
+    "progress": bool,
+    "cuda_aware_mpi": bool | None,
+    **dict.fromkeys(("on_evaluation", "on_step", "on_checkpoint"), Callable[..., Any] | None),
+}
+"""The types of arguments of `fit` that are the same for all families."""
+
+
+def expect_how(**given: Any) -> None:
+    """Raise ValueError unless these arguments of `fit` have their types and ranges."""
+    for name, value in given.items():
+        if name in HOW:
+            expect_type(name, value, HOW[name])
 
 
 def expect_model(model: Any) -> None:
@@ -47,13 +70,6 @@ def expect_out(out: Any) -> None:
     """Raise TypeError unless this may name a folder."""
     if not isinstance(out, str | Path | None):
         raise TypeError(f"out is {out!r}, expected the name of the folder to write, or None")
-
-
-def expect_functions(**functions: Any) -> None:
-    """Raise TypeError, which names the argument, for one that cannot be called and is not None."""
-    for name, value in functions.items():
-        if value is not None and not callable(value):
-            raise TypeError(f"{name} is {value!r}, expected a function, or None")
 
 
 def expect_options(options: dict[str, Any], family: Family, model: Any) -> None:

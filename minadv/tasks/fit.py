@@ -18,12 +18,10 @@ from typing import Any
 
 from minadv import fast
 from minadv.backend import Device, DeviceName, choose_device
-from minadv.base.numbers import Epochs, Few, Seed
-from minadv.base.schema import expect_type
 from minadv.models.stack import Buffered
 from minadv.regularizers import Plain, Regularizer
 from minadv.tasks import config as configs
-from minadv.tasks.arguments import expect_functions, expect_model, expect_options, expect_out, expect_regularizer
+from minadv.tasks.arguments import expect_how, expect_model, expect_options, expect_out, expect_regularizer
 from minadv.tasks.config import describe, describe_own, describe_recipe
 from minadv.tasks.family import Family, of_model
 from minadv.tasks.needs import Needs, needs_of
@@ -64,7 +62,7 @@ class Plan:
         **callbacks: Any,
     ) -> Run:
         """Train to the end of the recipe; the arguments are those of `fit`; ``overwrite`` replaces a run there."""
-        expect_type("workers", workers, Few | None)
+        expect_how(workers=workers, cuda_aware_mpi=cuda_aware_mpi, progress=progress, overwrite=overwrite, **callbacks)
         state, records = run_task(
             self.task,
             self.recipe,
@@ -120,7 +118,7 @@ def fit(
     run, unless its class, a frozen dataclass, has ``@minadv.register`` before it; likewise a regularizer.
     """
     callbacks = {"on_evaluation": on_evaluation, "on_step": on_step, "on_checkpoint": on_checkpoint}
-    expect_functions(**callbacks)
+    expect_how(**callbacks)
     planned = plan(model, data, **options)
     return planned.train(workers=workers, cuda_aware_mpi=cuda_aware_mpi, progress=progress, **callbacks)
 
@@ -150,9 +148,8 @@ def plan(
     expect_model(model)
     expect_regularizer(regularizer)
     expect_out(out)
+    expect_how(epochs=epochs, seed=seed, resume=resume, about=about)
     family, about = of_model(model), dict(about or {})
-    expect_type("seed", seed, Seed)
-    expect_type("epochs", epochs, Epochs | None)
     begun: dict[str, Any] = {}  # the configuration with which the run to resume was begun, as it is written now
     if out is not None and resume and (Path(out) / folder.CONFIG).exists():
         begun = configs.today(read_config(Path(out)))

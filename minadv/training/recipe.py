@@ -9,7 +9,7 @@ from minadv.base.schema import expect_fields
 from minadv.training.clip import Clip
 from minadv.training.ema import EMA
 from minadv.training.optimizers import Adam, Optimizer
-from minadv.training.schedules import Constant, Schedule
+from minadv.training.schedules import Constant, Schedule, expect_schedule
 
 
 @dataclass(frozen=True)
@@ -38,3 +38,5 @@ class Recipe:
 
     def __post_init__(self) -> None:
         expect_fields(self)
+        for name in ("lr_schedule", "step_schedule", "weight_schedule"):
+            expect_schedule(name, getattr(self, name))

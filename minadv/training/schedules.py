@@ -6,6 +6,7 @@ them. The epoch may be a fraction, for schedules that move within it.
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,6 +16,18 @@ from minadv.base.numbers import Factor, Finite, Positive, Ramp
 from minadv.base.schema import expect_fields
 
 Schedule: TypeAlias = Callable[[float], float]
+
+
+def expect_schedule(name: str, schedule: Schedule) -> None:
+    """Raise ValueError for what cannot be called with one number; a function that does not tell may be right."""
+    try:
+        signature = inspect.signature(schedule)
+    except ValueError:
+        return
+    try:
+        signature.bind(0.0)
+    except TypeError as error:
+        raise ValueError(f"{name} is {schedule!r}, expected a function of one number: {error}") from None
 
 
 @dataclass(frozen=True)

@@ -222,7 +222,7 @@ def test_predict_what_are_not_images(run: Path, tmp_path: Path, fails: Any) -> N
     assert "holds values from nan to nan" in said(np.full((1, 28, 28), np.nan))
     assert "holds no array of numbers" in said(np.full((1, 28, 28), "x"))
     (tmp_path / "text.npy").write_text("1 2 3")
-    assert fails("predict", run, tmp_path / "text.npy").startswith(f"minadv: cannot read {tmp_path}/text.npy as an arr")
+    assert fails("predict", run, tmp_path / "text.npy").startswith(f"minadv: cannot read {tmp_path}/text.npy as arra")
     assert "No such file" in fails("predict", run, tmp_path / "none.npy")
     np.savez(tmp_path / "several.npz", a=np.zeros(3))
     assert "several.npz lacks x, expected arrays x" in fails("predict", run, tmp_path / "several.npz")

@@ -1,7 +1,8 @@
 """Options and arguments at random, hundreds of calls: no traceback, no exit code but 0, 1, 2 and 130, and an end.
 
 The options are those that the parsers have, so that a new one is tried without being named here. Calls are made in this
-process, each under an alarm; `HYPOTHESIS_PROFILE=deep`, as `.ci/run --deep` sets it, makes thousands of them.
+process, each under an alarm; `HYPOTHESIS_PROFILE=deep`, as `.ci/run --deep` sets it, makes thousands of them. Nothing
+depends on the machine: time is a processor's, memory is the same few MB, and what is compiled is compiled before.
 """
 
 import argparse
@@ -18,7 +19,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from minadv.base import machine
 from minadv.cli import main
+from minadv.fast import describe
 from tests.support.commands import command
 from tests.support.idxfiles import write_four
 
@@ -27,7 +30,8 @@ pytest.importorskip("safetensors")
 OLD = Path(__file__).parents[1] / "tasks" / "old_runs"
 SEEDS = range(100 if os.environ.get("HYPOTHESIS_PROFILE") == "deep" else 10)
 CALLS = 40  # a seed
-SECONDS = 60  # that a call may take, generously: the machine may be busy
+SECONDS = 60  # of a processor's time that a call may take
+MEMORY = 2**28  # bytes that it may take: a large network is refused, and not tried for a long time
 SMALL = ("1", "2", "3", "0.5", "0.25", "1e-3")
 ABSURD = ("0", "-1", "-0", "1.5", "nan", "inf", "-inf", "1e30", "1" + "0" * 30, "1" + "0" * 5000, "1e308", "1e-320")
 ABSURD += ("", " ", "x", "0x10", "١", "1_0", "None", "[]", "--", "-", "é", "a\nb", "1,000")
@@ -42,16 +46,22 @@ class TooLongError(BaseException):
 
 @contextmanager
 def alarm(seconds: int) -> Iterator[None]:
+    """Ends what takes longer by a processor's clock, or, where it does nothing but wait, many times longer by any."""
+
     def ring(*_: object) -> None:
         raise TooLongError(f"more than {seconds} s")
 
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.alarm(seconds)
+    clocks = {signal.SIGPROF: (signal.ITIMER_PROF, seconds), signal.SIGALRM: (signal.ITIMER_REAL, 60 * seconds)}
+    before = {number: signal.signal(number, ring) for number in clocks}
+    for clock, most in clocks.values():
+        signal.setitimer(clock, most)
     try:
         yield
     finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
+        for clock, _ in clocks.values():
+            signal.setitimer(clock, 0)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @pytest.fixture
@@ -59,12 +69,14 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: Any) -> Path:
     """A folder with tiny data and runs of every family, and files that are nothing of the kind."""
     if device.name == "gpu":
         pytest.skip("the command line chooses its device itself: the parsing of options is the same on both")
-    if not hasattr(signal, "SIGALRM"):
+    if not hasattr(signal, "setitimer"):
         pytest.skip("there is no alarm here that could end a call without end")
     pytest.importorskip("sklearn")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("MINADV_DATA", raising=False)
+    monkeypatch.setattr(machine, "available_memory", lambda: MEMORY)
     monkeypatch.chdir(tmp_path)
+    describe()
     write_four(tmp_path / "idx", n_train=24, n_test=8)
     shutil.copytree(OLD / "data", tmp_path / "data")
     for name in ("images", "text", "language", "pretraining"):

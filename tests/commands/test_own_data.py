@@ -369,6 +369,16 @@ def test_a_task_wins_over_a_folder_of_its_name(place: Path, says: Any) -> None:
         (lambda root: _write(root / "a.csv", 'text,label\n"a,b\n'), "is not CSV"),
         (lambda root: _write(root / "a.jsonl", "[1]\n"), "line 1 of"),
         (lambda root: _write(root / "a.jsonl", "{\n"), "is not JSON"),
+        (
+            lambda root: _write(
+                root / "a.jsonl", '{"text": "a b", "label": "x"}\n{"text": "a\\u0000b", "label": "y"}\n'
+            ),
+            r"/mine/a.jsonl holds '\x00', which is no character of a text: remove it",
+        ),
+        (
+            lambda root: _write(root / "a.jsonl", '{"text": "a b", "label": "\\ud800"}\n'),
+            r"/mine/a.jsonl holds '\ud800', which is no character of a text: remove it",
+        ),
         (lambda root: _write(root / "a.jsonl", "\n"), "has no rows, expected texts and labels"),
         (
             lambda root: _write(root / "a.csv", "text,label\na,x\nb,x\nc,x\nd,y\n"),

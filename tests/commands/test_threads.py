@@ -132,7 +132,7 @@ def test_who_reads(digits: Path, watch: Watch) -> None:
         inference.Load(0, 0, 1, compiled=stack.fast.compiles_passes(8, np.float32, padded=False))
     ):
         pytest.skip("without Numba the passes are not compiled, and not shared by threads")
-    both = threading.Barrier(2, timeout=60)  # a second reader comes to it, or the test fails
+    both = threading.Barrier(2, timeout=600)  # a second reader comes to it, or the test fails
 
     def meet(*args: Any, **given: Any) -> Any:
         if len(watch.by) < 2 and threading.get_ident() not in watch.by:

@@ -30,7 +30,7 @@ class Line:
 
     def __init__(self, size: int) -> None:
         self.size, self.slots, self.arrivals = size, [None] * size, [0] * size
-        self.barrier = threading.Barrier(size, timeout=60)
+        self.barrier = threading.Barrier(size, timeout=600)
 
 
 class Comm:

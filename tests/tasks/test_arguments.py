@@ -52,7 +52,6 @@ SENTENCES: list[tuple[dict[str, Any], str]] = [
     ({"lr_schedule": "cosine"}, r"lr_schedule is 'cosine', expected a record such as RampDown"),
     ({"weight_schedule": 10}, r"weight_schedule is 10, expected a record such as RampUp"),
     ({"out": 3}, "out is 3, expected the name of the folder to write, or None"),
-    ({"on_step": "print"}, "on_step is 'print', expected a function, or None"),
     ({"rng": 0}, "rng is 0: fit draws its random numbers from a seed, give seed=0 instead"),
     ({"dropout": 0.5}, r"dropout: expected settings of a Classifier \(batch_size, track\), lr, or fields of a Recipe"),
     ({"model": Classifier}, r"model is the class Classifier, expected a model: Classifier\(...\)"),

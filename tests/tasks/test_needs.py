@@ -137,6 +137,13 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"steps": 1, "patience": True}, "patience is True, expected a whole number of at least 1, or None"),
     ({"steps": 1, "optimizer": "adam"}, "optimizer is 'adam', expected a record such as Adam"),
     ({"steps": 1, "clip": 1.0}, "clip is 1.0, expected a record such as Clip"),
+    ({"steps": 1, "resume": 1.5}, "resume is 1.5, expected one of True, False"),
+    ({"steps": 1, "progress": []}, r"progress is \[\], expected one of True, False"),
+    ({"steps": 1, "cuda_aware_mpi": "x"}, "cuda_aware_mpi is 'x', expected one of True, False, or None"),
+    ({"steps": 1, "about": 1.5}, "about is 1.5, expected a table of values by name, or None"),
+    ({"steps": 1, "on_step": 3}, "on_step is 3, expected a function or a record that can be called, or None"),
+    ({"steps": 1, "on_evaluation": "print"}, "on_evaluation is 'print', expected a function"),
+    ({"steps": 1, "device": np.arange(2)}, r"device is array\(\[0, 1\]\), expected \"auto\", \"cpu\" or \"gpu\""),
     ({"steps": 1, "track": {"speed": 1}}, "track has 'speed', expected options of minadv.find_adversary, or n"),
 ]
 

@@ -293,7 +293,7 @@ def test_workers_by_default(cores: Any, put: Any) -> None:
 
 def test_two_runs_in_two_python_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each trains and evaluates with one BLAS thread until its end, whichever ends first; then there are two again."""
-    data, counts, gate = sequences(), [], threading.Barrier(2, timeout=60)
+    data, counts, gate = sequences(), [], threading.Barrier(2, timeout=600)
     body = type(MODEL).body
 
     def watched(*args: Any, **given: Any) -> Any:

@@ -60,11 +60,10 @@ def processes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(choice.COMPILED, "0")
 
 
-def wait_for_steps(child: subprocess.Popen[str], n: int) -> None:
-    """Until it has said so many evaluations."""
-    assert child.stderr is not None
-    while n > 0 and (line := child.stderr.readline()):
-        n -= line.startswith("step ")
+def wait_until_stopped(child: subprocess.Popen[str]) -> None:
+    """Until it has stopped itself; with SIGCONT it goes on."""
+    _, status = os.waitpid(child.pid, os.WUNTRACED)
+    assert os.WIFSTOPPED(status)
 
 
 def ends(run: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -95,17 +94,11 @@ def test_twenty_kills(idx: Path, whole: dict[int, Any], tmp_path: Path) -> None:
     """At random moments, and inside the writing of configuration, log and checkpoints, in turns."""
     rng, run, steps = np.random.default_rng(0), tmp_path / "run", []
     for kill in range(KILLS):
-        if kill % 2 == 0:
-            call, n = ("fsync", "replace")[kill // 2 % 2], int(rng.integers(1, 9))
-            child = process(command(run, idx, LONG), call, n)
-            child.communicate()
-        else:
-            child = process(command(run, idx, LONG))
-            wait_for_steps(child, int(rng.integers(0, 3)))
-            time.sleep(rng.uniform(0, 0.01))
-            child.kill()
-            child.communicate()
-        assert child.returncode == -signal.SIGKILL
+        call = ("fsync", "replace")[kill // 2 % 2]
+        call += f":{rng.uniform(1e-6, 0.01):.6f}" if kill % 2 else ""
+        child = process(command(run, idx, LONG), call, int(rng.integers(1, 9)))
+        child.communicate()
+        assert child.returncode == -(signal.SIGALRM if kill % 2 else signal.SIGKILL)
         found = checkpoints.latest(run)
         steps.append(-1 if found is None else int(found.stem.removeprefix("step-")))
     assert steps == sorted(steps)  # never back
@@ -144,9 +137,10 @@ def test_what_is_remembered_survives_kills(idx: Path, tmp_path: Path) -> None:
 
 def test_ctrl_c(idx: Path, whole: dict[int, Any], tmp_path: Path, capsys: Any) -> None:
     run = tmp_path / "run"
-    child = process(command(run, idx, LONG))
-    wait_for_steps(child, 2)
+    child = process(command(run, idx, LONG), "fsync:stop", 16)
+    wait_until_stopped(child)
     child.send_signal(signal.SIGINT)
+    child.send_signal(signal.SIGCONT)
     _, said = child.communicate()
     assert child.returncode == 130
     last = said.splitlines()[-1]
@@ -197,10 +191,11 @@ def test_two_workers(victim: str, idx: Path, tmp_path: Path) -> None:
         pytest.skip("nothing here says which processes a process has started")
     run, whole = tmp_path / "run", tmp_path / "whole"
     assert main([*command(whole, idx, LONG), "--workers", "2"]) == 0
-    child = process([*command(run, idx, LONG), "--workers", "2"])
-    wait_for_steps(child, 3)
+    child = process([*command(run, idx, LONG), "--workers", "2"], "fsync:stop", 30)
+    wait_until_stopped(child)
     [worker] = workers_of(child.pid)
     os.kill(child.pid if victim == "parent" else worker, signal.SIGKILL)
+    child.send_signal(signal.SIGCONT)
     _, said = child.communicate()
     good = checkpoints.latest(run)
     assert good is not None

@@ -13,7 +13,6 @@ Pillow, which comes with the extra ``experiments``.
 from __future__ import annotations
 
 import io
-import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +23,7 @@ import numpy.typing as npt
 from minadv.backend import Array
 from minadv.base.errors import DataError
 from minadv.base.streams import permutation, stream
-from minadv.data.files import content, expect_folder
+from minadv.data.files import arrays, content, expect_folder
 from minadv.data.images import Images, Split
 from minadv.data.images.scaling import Scaling
 
@@ -107,31 +106,21 @@ def _of_arrays(root: Path, files: dict[str, Path]) -> dict[str, Labelled]:
     if len(files) > 1 and files.keys() not in ({"train", "test"}, {"train", "valid", "test"}):
         raise DataError(f"{root} holds {', '.join(f'{n}.npz' for n in files)}, expected one file, or train and test")
     if len(files) > 1:
-        return {part: _pair(path, _arrays(path), "") for part, path in files.items()}
+        return {part: _pair(path, arrays(path), "") for part, path in files.items()}
     [path] = files.values()
-    arrays = _arrays(path)
-    named = {"train": "_train" if "x_train" in arrays else "", "valid": "_valid", "test": "_test"}
-    return {p: _pair(path, arrays, end) for p, end in named.items() if p == "train" or f"x{end}" in arrays}
+    held = arrays(path)
+    named = {"train": "_train" if "x_train" in held else "", "valid": "_valid", "test": "_test"}
+    return {p: _pair(path, held, end) for p, end in named.items() if p == "train" or f"x{end}" in held}
 
 
-def _arrays(path: Path) -> dict[str, Array]:
-    try:
-        with np.load(io.BytesIO(content(path)), allow_pickle=False) as held:
-            return {name: held[name] for name in held.files}
-    except DataError:
-        raise
-    except (OSError, ValueError, EOFError, KeyError, AttributeError, zipfile.BadZipFile, MemoryError) as error:
-        raise DataError(f"cannot read {path} as arrays: {error}; expected a file that numpy.savez wrote") from error
-
-
-def _pair(path: Path, arrays: dict[str, Array], end: str) -> Labelled:
+def _pair(path: Path, held: dict[str, Array], end: str) -> Labelled:
     """The examples (N, T, I) of a file and their classes."""
-    missing = [name for name in (f"x{end}", f"y{end}") if name not in arrays]
+    missing = [name for name in (f"x{end}", f"y{end}") if name not in held]
     if missing:
         raise DataError(
-            f"{path} lacks {' and '.join(missing)}, expected examples x and classes y; it has {', '.join(arrays)}"
+            f"{path} lacks {' and '.join(missing)}, expected examples x and classes y; it has {', '.join(held)}"
         )
-    x, y = arrays[f"x{end}"], arrays[f"y{end}"]
+    x, y = held[f"x{end}"], held[f"y{end}"]
     if x.ndim not in (2, 3) or x.dtype.kind not in "buif" or x.size == 0:
         raise DataError(f"x{end} of {path} is {x.dtype} of shape {x.shape}, expected numbers (N, T, I) or (N, T)")
     if y.shape != (len(x),):
@@ -140,7 +129,7 @@ def _pair(path: Path, arrays: dict[str, Array], end: str) -> Labelled:
         y = _whole(y, f"y{end} of {path}")
     if y.dtype.kind not in "buiUS":
         raise DataError(f"y{end} of {path} is {y.dtype}, expected classes: whole numbers or texts")
-    x, lengths = x if x.ndim == 3 else x[:, :, None], arrays.get(f"lengths{end}")
+    x, lengths = x if x.ndim == 3 else x[:, :, None], held.get(f"lengths{end}")
     if lengths is not None:
         expect_lengths(lengths, f"lengths{end} of {path}", x)
     if not np.isfinite(x).all():
@@ -192,7 +181,7 @@ def _read(paths: list[Path]) -> Labelled:
                 grey = np.asarray(image.convert("L"), dtype=np.float32) / 255
         except DataError:
             raise
-        except (OSError, ValueError, SyntaxError, EOFError, Image.DecompressionBombError) as error:
+        except Exception as error:  # each format has its own for damage
             raise DataError(f"cannot read {path} as an image: {error}") from error
         if images and grey.shape != images[0].shape:
             sizes = [f"{columns} x {rows}" for rows, columns in (grey.shape, images[0].shape)]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from minadv.data.texts.documents import Text
 SUFFIXES = (".csv", ".tsv", ".jsonl")
 TEXT = ("text", "sentence", "review", "comment", "content", "message", "document", "body")
 LABEL = ("label", "class", "category", "target", "sentiment", "topic", "y")
+NO_TEXT = re.compile("[\0\ud800-\udfff]")  # JSON can name characters that no file of texts holds
 LONGEST = 2**27  # characters of a cell
 
 
@@ -45,6 +47,8 @@ def read(path: Path) -> Iterator[Text]:
         if not isinstance(given, str):
             raise DataError(f"line {line} of {path} has no text in the column {of_text!r}")
         label = None if label is None else str(label).strip()
+        if (stray := NO_TEXT.search(f"{given}{label}")) is not None:
+            raise DataError(f"line {line} of {path} holds {stray[0]!r}, which is no character of a text: remove it")
         yield Text("train" if label else "unlabelled", label or None, path.name, given, line)
 
 

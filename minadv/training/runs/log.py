@@ -25,7 +25,7 @@ import numpy as np
 
 from minadv.base import gpu
 from minadv.base.files import flush_directory, plain, write_whole
-from minadv.base.numbers import Count, ZeroOrMore
+from minadv.base.numbers import Count, Portion, ZeroOrMore
 from minadv.base.schema import MISSING, expect_type
 from minadv.base.version import __version__
 from minadv.fast import describe
@@ -165,7 +165,7 @@ def expect_evaluations(path: Path, records: list[Record], metrics: Iterable[str]
             expect_type("", record, Evaluation)
             for name, value in record.items():
                 if name.startswith("valid_"):
-                    expect_type(name, value, dict[str, list[float]] if isinstance(value, dict) else float)
+                    expect_type(name, value, dict[str, list[Portion]] if isinstance(value, dict) else float)
             for name in metrics:
                 expect_type(f"valid_{name}", record.get(f"valid_{name}", MISSING), float)
         except ValueError as error:
