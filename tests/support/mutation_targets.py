@@ -84,7 +84,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "masks.py": ("test_masks.py", "test_bad_input.py"),
     "memory.py": ("test_records.py", "test_memory.py", "training/test_memory.py"),
     "modelcheck.py": ("test_modelcheck.py",),
-    "objective.py": ("test_records.py", *_SEARCH),
+    "objective.py": ("test_records.py", "test_zero_maps.py", *_SEARCH),
     "perturbations.py": ("test_records.py", "test_input_perturbations.py"),
     "protocol.py": ("test_foreign_model.py", "models/test_classifier.py", *_SEARCH),
     "regularizers.py": _TERM,

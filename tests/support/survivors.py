@@ -37,6 +37,8 @@ _UPDATED = "params, optimizer = updated(*given, step=state.step, loss=nll + valu
 _POSTFIX = 'self._bar.set_postfix_str(", ".join(f"{name} {text}" for name, text in self._shown.items()), refresh=False)'
 _WATCHED = 'given = {"weight": 1.0, "part": Part(0, count, STRONG.group)}  # the same examples for both searches'
 _PLACE = 'return tree_map(lambda a, b: same_place(a, b) if hasattr(a, "dtype") else a, tree, like)'
+_STARTS = "starts = xp.nonzero(xp.concatenate([xp.ones(1, dtype=bool), ordered[1:] != ordered[:-1]]))[0]"
+_SUMS = "dE[ordered[starts]] = xp.add.reduceat(dy.reshape(-1, E.shape[1])[order], starts, axis=0)"
 _MAP = "dm = influence_map(h[:-1], dhhat)  # Eq. 6"
 
 TABLE: dict[str, list[tuple[str, str, str, str]]] = {
@@ -48,6 +50,10 @@ TABLE: dict[str, list[tuple[str, str, str, str]]] = {
         ("distances.py", "skl", "r = xp.subtract(log_p0, log_p1, out=log_p0)", "r = xp.subtract(log_p0, log_p1)"),
         ("distances.py", "skl", _SKL_GAP, _SKL_GAP.replace("0.5, out=log_p1", "0.5")),
         ("distances.py", "skl", _SKL_GAP, _SKL_GAP.replace("), out=log_p1)", "))")),
+        ("layers.py", "embedding_backward", _STARTS, _STARTS.replace("(1, dtype=bool)", "(1)")),
+    ],
+    "what the function does unless it is told otherwise, written out for the reader": [
+        ("layers.py", "embedding_backward", _SUMS, _SUMS.replace(", axis=0", "")),
     ],
     "the two sides of a product or another commutative operation": [
         ("distances.py", "skl", _SKL_GAP, _SKL_GAP.replace("r, 0.5", "0.5, r")),
