@@ -10,8 +10,9 @@ from minadv import gradcheck
 from minadv.adversary import find_adversary
 from minadv.distances import by_name
 from minadv.memory import Memory
-from minadv.regularizers import AT, EL, FD, VAT, VD, AdD, Pi, Plain, RDrop, Sum
-from minadv.searches import Greedy
+from minadv.regularizers import AT, EL, FD, VAT, VD, AdD, Pi, Plain, RDrop, Regularizer, Sum
+from minadv.relax import Relax
+from minadv.searches import Greedy, Search
 from tests.support.networks import Watched, network
 
 WITH_WEIGHTS_OF_STEPS = (EL, FD, RDrop, AdD, VAT)
@@ -63,6 +64,21 @@ def test_who_needs_labels_and_who_remembers(rng, put):
     assert AdD().remembers(model) == {}
     assert AdD(search=Memory()).remembers(model) == {"layer0": 4}
     assert AdD(search=Memory(), sites=("readout",)).remembers(model) == {"readout": 4}
+
+
+def test_how_many_neighbours_see_each_others_masks():
+    lends = AdD(search=Relax(borrow=1)).group
+    assert lends > 1
+    assert [r.group for r in (VD(), VAT(), AdD(), AdD(search=Memory()), AdD(search=Relax()))] == [1] * 5
+    assert (Sum((VD(), AdD())).group, Sum((VD(), AdD(search=Relax(borrow=1)), VAT())).group) == (1, lends)
+
+
+def test_a_kind_without_its_one_method_says_so(rng, put):
+    net = network(rng, put)
+    with pytest.raises(NotImplementedError):
+        find_adversary(*net, budgets=2, search=Search())
+    with pytest.raises(NotImplementedError):
+        Regularizer()(*net, rng=rng)
 
 
 def test_budgets_are_those_of_the_sites_and_the_search_asked_for(rng, put):

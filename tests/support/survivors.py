@@ -27,6 +27,7 @@ _KL_TERMS = "terms = xp.where(xp.abs(r) < 1, p0 * (near + xp.expm1(-near)), p0 *
 _SKL_GAP = "gap = xp.tanh(xp.multiply(r, 0.5, out=log_p1), out=log_p1)"
 _GAP = "gap: Array = xp.where(near, p * xp.expm1(-xp.where(near, r, 0)), q - p)"
 _AGREE = "same = (d <= rounding**2) & (apart <= rounding * size)"
+_SAME = "same, d = agree(self.base.features, features, found.d)"
 _DOUBLE = "g = cell.backward(params, cache, only_t, weights=False).hhat  # g[u] = d(lam_t D_t) / d hhat_u"
 _RUNNING = "a = xp.concatenate([a[..., :reach], op(a[..., reach:], a[..., :-reach])], axis=-1)"
 _DECAYED = "return tree_map(lambda g, p: g + weight_decay * p, grads, params) if weight_decay else grads"
@@ -106,6 +107,12 @@ TABLE: dict[str, list[tuple[str, str, str, str]]] = {
             "flips = int(np.floor(delta * n_hidden + 2e-09))",
         ),
         ("influence.py", "agree", _AGREE, _AGREE.replace("d <=", "d <")),
+        (
+            "objective.py",
+            "Objective._compare",
+            _SAME,
+            _SAME.replace("self.base.features, features", "features, self.base.features"),
+        ),
     ],
     "a row that keeps nothing has no scale of its own: its m is zero, and its gradient a convention": [
         (
