@@ -28,6 +28,7 @@ def test_weights_of_steps_are_neither_printed_nor_compared(kind):
 def test_defaults_are_the_papers():
     assert (AT().norm, VAT().norm, VAT().xi) == (5.0, 5.0, 0.1)
     assert (Plain().passes, VD().passes) == (1, 1)
+    assert [kind().passes for kind in (EL, FD, Pi, RDrop, AdD, AT, VAT)] == [2] * 7
     assert Memory().fresh == 2
     given = {name: p.default for name, p in inspect.signature(gradcheck.check).parameters.items()}
     told = {name: given[name] for name in ("step", "tol", "floor", "elementwise", "directions")}
@@ -51,6 +52,19 @@ def test_defaults_are_the_papers():
 def test_what_cannot_be_is_refused_when_the_record_is_made(make, said):
     with pytest.raises((ValueError, TypeError), match=said):
         make()
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"weight": math.nan}, "weight is nan, expected a finite number"),
+        ({"likelihood": math.inf}, "likelihood is inf, expected a finite number"),
+        ({"rng": 3}, r"rng is 3, expected a numpy\.random\.Generator"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_the_model_is_asked(given, said):
+    with pytest.raises((ValueError, TypeError), match=said):
+        VD()(None, None, None, **{"rng": np.random.default_rng(0), **given})
 
 
 def test_a_norm_of_zero_is_one():

@@ -142,6 +142,14 @@ TABLE: dict[str, list[tuple[str, str, str, str]]] = {
             "dm: Array = xp.zeros_like(h[1])",
         ),
     ],
+    "the strict rule reads the signs of a map and the order of its gains, which no factor changes": [
+        (
+            "objective.py",
+            "Objective.select",
+            "def select(self, im: Masks, sign: int = 1) -> Masks:",
+            "def select(self, im: Masks, sign: int = 2) -> Masks:",
+        ),
+    ],
     "asks for gradients that nobody reads: the same result for more work": [
         ("influence.py", "influence_map_double_sum", _DOUBLE, _DOUBLE.replace(", weights=False", "")),
         ("influence.py", "influence_map_double_sum", _DOUBLE, _DOUBLE.replace("False", "True")),
