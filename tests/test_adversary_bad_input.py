@@ -36,8 +36,9 @@ WRONG = {
 @pytest.mark.parametrize(("given", "message"), WRONG.values(), ids=WRONG)
 def test_the_search_refuses(given, message, rng, put):
     model, params, batch = network(rng, put)
-    with pytest.raises(ValueError, match=message):
-        find_adversary(Untouchable(model), params, batch, rng=rng, **given)
+    for search in (Greedy(), Exact()):
+        with pytest.raises(ValueError, match=message):
+            find_adversary(Untouchable(model), params, batch, rng=rng, search=search, **given)
 
 
 @pytest.mark.parametrize(("given", "message"), WRONG.values(), ids=WRONG)
@@ -102,8 +103,9 @@ def test_targets_are_missed_before_any_pass(rng, put):
     for regularizer, likelihood in ((AdD(budgets=2), 1.0), (AT(), 0.0)):
         with pytest.raises(ValueError, match=r"targets is None"):
             regularizer(Untouchable(model), params, unlabelled, rng=rng, likelihood=likelihood)
-    with pytest.raises(ValueError, match=r"weight is nan, expected a finite number"):
-        AdD(budgets=2)(Untouchable(model), params, batch, rng=rng, weight=float("nan"))
+    for name in ("weight", "likelihood"):
+        with pytest.raises(ValueError, match=rf"{name} is nan, expected a finite number"):
+            AdD(budgets=2)(Untouchable(model), params, batch, rng=rng, **{name: float("nan")})
 
 
 def test_too_many_masks(rng, put):

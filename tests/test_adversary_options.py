@@ -108,6 +108,9 @@ def test_noise_is_drawn_once_and_shared_unless_two_are_given(search, rng, put):
 
     one, two = model.noise(rng, batch), model.noise(rng, batch)
     watched = Watched(model)
+    find_adversary(watched, params, batch, rng=rng, budgets=2, search=search, noise=one)
+    assert all(given["noise"] is one for given in watched.forward)
+    watched = Watched(model)
     find_adversary(watched, params, batch, rng=rng, budgets=2, search=search, noise=one, adv_noise=two)
     assert watched.forward[0]["noise"] is one
     assert all(given["noise"] is two for given in watched.forward[1:])

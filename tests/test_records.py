@@ -54,19 +54,6 @@ def test_what_cannot_be_is_refused_when_the_record_is_made(make, said):
         make()
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ({"weight": math.nan}, "weight is nan, expected a finite number"),
-        ({"likelihood": math.inf}, "likelihood is inf, expected a finite number"),
-        ({"rng": 3}, r"rng is 3, expected a numpy\.random\.Generator"),
-    ],
-)
-def test_what_cannot_be_is_refused_before_the_model_is_asked(given, said):
-    with pytest.raises((ValueError, TypeError), match=said):
-        VD()(None, None, None, **{"rng": np.random.default_rng(0), **given})
-
-
 def test_a_norm_of_zero_is_one():
     assert (AT(norm=0.0).norm, VAT(norm=0.0, xi=0.0).xi) == (0.0, 0.0)
 

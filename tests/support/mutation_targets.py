@@ -26,6 +26,7 @@ _SEARCH = (
 )
 _TERM = (
     "test_records.py",
+    "test_adversary_bad_input.py",
     "test_regularizers.py",
     "test_foreign_model.py",
     "test_noise.py",

@@ -40,6 +40,9 @@ _WATCHED = 'given = {"weight": 1.0, "part": Part(0, count, STRONG.group)}  # the
 _PLACE = 'return tree_map(lambda a, b: same_place(a, b) if hasattr(a, "dtype") else a, tree, like)'
 _STARTS = "starts = xp.nonzero(xp.concatenate([xp.ones(1, dtype=bool), ordered[1:] != ordered[:-1]]))[0]"
 _SUMS = "dE[ordered[starts]] = xp.add.reduceat(dy.reshape(-1, E.shape[1])[order], starts, axis=0)"
+_HEAD = "tree_map(lambda g: factor * g, head)"
+_HEADS = f"self._grads = tree_add(self._grads, {_HEAD})"
+_TOTAL = "total = tree_add(self._grads, back)"
 _MAP = "dm = influence_map(h[:-1], dhhat)  # Eq. 6"
 
 TABLE: dict[str, list[tuple[str, str, str, str]]] = {
@@ -64,6 +67,8 @@ TABLE: dict[str, list[tuple[str, str, str, str]]] = {
             _RUNNING,
             _RUNNING.replace("a[..., reach:], a[..., :-reach]", "a[..., :-reach], a[..., reach:]"),
         ),
+        ("terms.py", "Tally.add", _HEADS, _HEADS.replace(f"self._grads, {_HEAD}", f"{_HEAD}, self._grads")),
+        ("terms.py", "Tally.grads", _TOTAL, _TOTAL.replace("self._grads, back", "back, self._grads")),
         ("rnn.py", "backward", _MAP, _MAP.replace("h[:-1], dhhat", "dhhat, h[:-1]")),
         ("lstm.py", "backward", _MAP, _MAP.replace("h[:-1], dhhat", "dhhat, h[:-1]")),
         ("gru.py", "backward", _MAP, _MAP.replace("h[:-1], dhhat", "dhhat, h[:-1]")),
