@@ -66,7 +66,13 @@ _TABLE = (
     "test_examples_are_counted_and_masks_stay_within_the_budget",
 )
 TARGETS: dict[str, tuple[str, ...]] = {
-    "adversary.py": ("test_adversary_options.py", "test_adversary.py", "test_adversary_bad_input.py"),
+    "adversary.py": (
+        "test_adversary_options.py",
+        "test_adversary.py",
+        "test_adversary_bad_input.py",
+        "test_zero_maps.py",
+        "test_memory.py",
+    ),
     "backend.py": ("test_backend.py", "base/test_gpu.py", "test_bad_input.py"),
     "bounds.py": ("test_bounds.py", "properties/test_theorems.py"),
     "counterexamples.py": ("test_counterexamples.py",),
@@ -151,7 +157,6 @@ TARGETS: dict[str, tuple[str, ...]] = {
 _NAMES = ("test_bad_input.py", "test_bad_input_layers.py", "tasks/test_config.py")
 FURTHER: dict[str, tuple[str, ...]] = {
     "adversary.py": (
-        "test_memory.py",
         "test_searches.py",
         "test_noise.py",
         "test_text_regularizers.py",
