@@ -202,7 +202,8 @@ def test_greedy_keeps_an_earlier_mask_where_the_last_is_worse(put):
 def test_swaps_take_out_the_weakest_first_and_bring_in_the_strongest(rng, put):
     """By the gain of each unit at the best mask: of the flipped ones the least, of the others the greatest."""
     b, swaps = 2, 3
-    trace = find_adversary(*network(rng, put, B=6, H=8), rng=rng, budgets=b, search=Reselect(swaps=swaps))
+    mixed = {"layer0": put(rng.integers(0, 2, (6, 8)).astype(float))}
+    trace = find_adversary(*network(rng, put, B=6, H=8), rng=rng, budgets=b, search=Reselect(swaps=swaps), eps0=mixed)
     top, tried = trace.visits[-1 - b * swaps], trace.visits[-b * swaps :]
     eps, eps0, im = (to_host(part["layer0"]) for part in (top.eps, trace.eps0, top.im))
     gain = (1 - 2 * eps0) * im

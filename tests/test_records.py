@@ -14,6 +14,7 @@ from minadv.regularizers import AT, EL, FD, VAT, VD, AdD, Pi, Plain, RDrop, Regu
 from minadv.relax import Relax
 from minadv.searches import Greedy, Search
 from tests.support.networks import Watched, network
+from tests.support.searching import bare
 
 WITH_WEIGHTS_OF_STEPS = (EL, FD, RDrop, AdD, VAT)
 
@@ -80,6 +81,11 @@ def test_a_kind_without_its_one_method_says_so(rng, put):
         find_adversary(*net, budgets=2, search=Search())
     with pytest.raises(NotImplementedError):
         Regularizer()(*net, rng=rng)
+
+
+def test_an_objective_begins_with_no_pass_and_one_noise():
+    assert bare({}, {}).spent == [0, 0]
+    assert bare({}, {}).same_noise
 
 
 def test_budgets_are_those_of_the_sites_and_the_search_asked_for(rng, put):

@@ -40,6 +40,7 @@ _WATCHED = 'given = {"weight": 1.0, "part": Part(0, count, STRONG.group)}  # the
 _PLACE = 'return tree_map(lambda a, b: same_place(a, b) if hasattr(a, "dtype") else a, tree, like)'
 _STARTS = "starts = xp.nonzero(xp.concatenate([xp.ones(1, dtype=bool), ordered[1:] != ordered[:-1]]))[0]"
 _SUMS = "dE[ordered[starts]] = xp.add.reduceat(dy.reshape(-1, E.shape[1])[order], starts, axis=0)"
+_SIDES = "sides = [objective.select(first.im, sign) for sign in (1, -1)]"
 _HEAD = "tree_map(lambda g: factor * g, head)"
 _HEADS = f"self._grads = tree_add(self._grads, {_HEAD})"
 _TOTAL = "total = tree_add(self._grads, back)"
@@ -154,6 +155,8 @@ TABLE: dict[str, list[tuple[str, str, str, str]]] = {
             "def select(self, im: Masks, sign: int = 1) -> Masks:",
             "def select(self, im: Masks, sign: int = 2) -> Masks:",
         ),
+        ("searches.py", "Reselect.run", _SIDES, _SIDES.replace("(1, -1)", "(2, -1)")),
+        ("searches.py", "Reselect.run", _SIDES, _SIDES.replace("(1, -1)", "(1, -2)")),
     ],
     "asks for gradients that nobody reads: the same result for more work": [
         ("influence.py", "influence_map_double_sum", _DOUBLE, _DOUBLE.replace(", weights=False", "")),
