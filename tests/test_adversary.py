@@ -71,6 +71,7 @@ def test_the_base_pass_is_in_the_trace_and_can_be_gone_back_through(search, forw
 
 def test_the_number_of_masks_in_a_ball():
     assert [ball_size(4, b) for b in range(5)] == [1, 5, 11, 15, 16]
+    assert ball_size(200, 63) < ball_size(200, 64) == ball_size(200, 65)
 
 
 @every_search

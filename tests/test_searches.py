@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+from minadv import masks
 from minadv.adversary import find_adversary
 from minadv.regularizers import AdD
 from minadv.searches import SEARCHES, Exact, Greedy, Memory, Random, Relax, Reselect, by_name
@@ -145,6 +146,7 @@ def test_records_are_told_apart_by_what_they_hold(search):
 def test_a_record_says_all_that_it_holds():
     assert repr(Memory()) == "Memory(fresh=2, stage=2, tries=1)"
     assert repr(Relax()) == "Relax(stages=(2,), reselect=0, runner_up=True, borrow=0, swaps=0, keep='best')"
+    assert (repr(Random()), repr(Exact())) == ("Random(tries=1)", "Exact(max_masks=200000)")
     assert repr(Reselect(swaps=3)) == "Reselect(K=2, swaps=3, start='flip')"
     assert repr(Greedy()) == (
         "Greedy(K=1, rule='strict', norm=None, variant=None, allow_unflip=None, start='flip', keep='best')"
@@ -227,3 +229,15 @@ def test_a_search_leaves_the_generator_where_its_draws_end(search, rng, put):
         find_adversary(*net, rng=generator, budgets=2, search=search, scale=scale, **noises)
         after.add(generator.random())
     assert len(after) == 1
+
+
+@pytest.mark.parametrize(("search", "masks_drawn"), [(Exact(), 0), (Random(tries=2), 2)], ids=["exact", "random"])
+def test_a_start_is_drawn_that_is_not_used(search, masks_drawn, rng, put):
+    """As version 0.1 drew it, so that a seed finds the same masks as it did."""
+    net, eps0 = network(rng, put), put(np.ones((3, 4)))
+    drawn, expected = np.random.default_rng(3), np.random.default_rng(3)
+    find_adversary(*net, rng=drawn, budgets=2, search=search)
+    masks.one_flip(expected, eps0)
+    for _ in range(masks_drawn):
+        masks.random_flips(expected, eps0, 2)
+    assert drawn.random() == expected.random()

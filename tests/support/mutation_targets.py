@@ -176,7 +176,7 @@ FURTHER: dict[str, tuple[str, ...]] = {
     ),
     "protocol.py": ("test_memory.py", "test_regularizers.py", "models/test_language.py", "test_text_regularizers.py"),
     "regularizers.py": ("test_adversary_options.py", "test_memory.py", "training/test_memory.py", *_NAMES),
-    "searches.py": ("test_memory.py", "tasks/test_config.py", "test_bad_input.py"),
+    "searches.py": ("test_memory.py", "tasks/test_config.py", "test_bad_input.py", "test_not_finite.py"),
     "terms.py": ("test_memory.py", "models/test_language_regularizers.py", "tasks/test_images.py"),
     "training/runs/folder.py": ("tasks/test_image_runs.py",),
     "training/runs/checkpoints.py": ("base/test_files.py", "tasks/test_image_runs.py"),
