@@ -54,6 +54,7 @@ def test_a_seed_is_no_generator(rng, put):
     for refused in (
         lambda: find_adversary(*net, budgets=1, rng=0),
         lambda: AdD()(*net, rng=0),
+        lambda: VD()(*net, rng=0),
         lambda: net[0].init(0),
     ):
         with pytest.raises(TypeError, match=said):

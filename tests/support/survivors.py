@@ -41,6 +41,8 @@ _PLACE = 'return tree_map(lambda a, b: same_place(a, b) if hasattr(a, "dtype") e
 _STARTS = "starts = xp.nonzero(xp.concatenate([xp.ones(1, dtype=bool), ordered[1:] != ordered[:-1]]))[0]"
 _SUMS = "dE[ordered[starts]] = xp.add.reduceat(dy.reshape(-1, E.shape[1])[order], starts, axis=0)"
 _SIDES = "sides = [objective.select(first.im, sign) for sign in (1, -1)]"
+_ONE = "model.body_backward(params, cache, d).params"
+_BACK = f"total = tree_add(total, {_ONE})"
 _HEAD = "tree_map(lambda g: factor * g, head)"
 _HEADS = f"self._grads = tree_add(self._grads, {_HEAD})"
 _TOTAL = "total = tree_add(self._grads, back)"
@@ -68,6 +70,7 @@ TABLE: dict[str, list[tuple[str, str, str, str]]] = {
             _RUNNING,
             _RUNNING.replace("a[..., reach:], a[..., :-reach]", "a[..., :-reach], a[..., reach:]"),
         ),
+        ("protocol.py", "run_bodies_backward", _BACK, _BACK.replace(f"total, {_ONE}", f"{_ONE}, total")),
         ("terms.py", "Tally.add", _HEADS, _HEADS.replace(f"self._grads, {_HEAD}", f"{_HEAD}, self._grads")),
         ("terms.py", "Tally.grads", _TOTAL, _TOTAL.replace("self._grads, back", "back, self._grads")),
         ("rnn.py", "backward", _MAP, _MAP.replace("h[:-1], dhhat", "dhhat, h[:-1]")),
