@@ -2,6 +2,7 @@
 
 import inspect
 import math
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -119,12 +120,38 @@ class Comparing(Watched):
 def test_a_search_compares_without_gradients_of_weights_or_of_the_base(rng, put):
     model, params, batch = network(rng, put)
     watched = Comparing(model)
-    find_adversary(watched, params, batch, budgets=2, search=Greedy(K=2), rng=rng)
-    assert watched.asked and all(given == {"stop_base": True, "weights": False} for given in watched.asked)
+    for search in (Greedy(K=2), Relax()):
+        find_adversary(watched, params, batch, budgets=2, search=search, rng=rng)
+    assert len(watched.asked) == 3 + 4 and all(
+        given == {"stop_base": True, "weights": False} for given in watched.asked
+    )
     watched = Comparing(model)
     VAT()(watched, params, batch, rng=rng)
     assert watched.asked[0] == {"stop_base": True, "weights": False}
     assert watched.asked[-1]["stop_base"] is True
+
+
+class Forgetting(Watched):
+    """A model that remembers which passes it is asked to keep, and in how many scopes."""
+
+    def __init__(self, model):
+        super().__init__(model)
+        self.scopes, self.kept = 0, []
+
+    @contextmanager
+    def scope(self):
+        self.scopes += 1
+        depth = self.scopes
+        yield lambda cache: self.kept.append((depth, cache))
+        self.scopes -= 1
+
+
+def test_of_all_passes_of_a_search_the_base_pass_is_kept(rng, put):
+    model, params, batch = network(rng, put)
+    forgetting = Forgetting(model)
+    cache = find_adversary(forgetting, params, batch, budgets=2, search=Greedy(K=2), rng=rng).base.cache
+    assert forgetting.scopes == 0
+    assert [(depth, kept is cache) for depth, kept in forgetting.kept] == [(2, True), (1, True)]
 
 
 @pytest.mark.parametrize("regularizer", [AT(), VAT(), AdD(budgets=2), VD(), EL(), FD()])

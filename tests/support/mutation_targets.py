@@ -67,6 +67,7 @@ _TABLE = (
 )
 TARGETS: dict[str, tuple[str, ...]] = {
     "adversary.py": (
+        "test_records.py",
         "test_adversary_options.py",
         "test_adversary.py",
         "test_adversary_bad_input.py",
@@ -93,7 +94,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "modelcheck.py": ("test_modelcheck.py",),
     "objective.py": ("test_records.py", "test_zero_maps.py", *_SEARCH),
     "perturbations.py": ("test_records.py", "test_input_perturbations.py"),
-    "protocol.py": ("test_foreign_model.py", "models/test_classifier.py", *_SEARCH),
+    "protocol.py": ("test_records.py", "test_foreign_model.py", "models/test_classifier.py", *_SEARCH),
     "regularizers.py": _TERM,
     "relax.py": ("test_relax.py", "test_relax_neighbours.py", "properties/test_relaxed_masks.py"),
     "rnn.py": ("test_rnn.py", *_CELL),

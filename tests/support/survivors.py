@@ -43,6 +43,7 @@ _SUMS = "dE[ordered[starts]] = xp.add.reduceat(dy.reshape(-1, E.shape[1])[order]
 _SIDES = "sides = [objective.select(first.im, sign) for sign in (1, -1)]"
 _ONE = "model.body_backward(params, cache, d).params"
 _BACK = f"total = tree_add(total, {_ONE})"
+_SURE = "return surprise(logits0, logits1)"
 _HEAD = "tree_map(lambda g: factor * g, head)"
 _HEADS = f"self._grads = tree_add(self._grads, {_HEAD})"
 _TOTAL = "total = tree_add(self._grads, back)"
@@ -160,6 +161,12 @@ TABLE: dict[str, list[tuple[str, str, str, str]]] = {
         ),
         ("searches.py", "Reselect.run", _SIDES, _SIDES.replace("(1, -1)", "(2, -1)")),
         ("searches.py", "Reselect.run", _SIDES, _SIDES.replace("(1, -1)", "(1, -2)")),
+    ],
+    "both predictions are one and the same: the pass is compared with itself": [
+        ("protocol.py", "margin.distance", _SURE, _SURE.replace("logits0, logits1", "logits1, logits0")),
+    ],
+    "only whether anything was appended is read": [
+        ("protocol.py", "margin.distance", "asked.append(True)", "asked.append(False)"),
     ],
     "asks for gradients that nobody reads: the same result for more work": [
         ("influence.py", "influence_map_double_sum", _DOUBLE, _DOUBLE.replace(", weights=False", "")),
