@@ -48,6 +48,13 @@ def test_the_regularizer_refuses(given, message, rng, put):
         AdD(**given)(Untouchable(model), params, batch, rng=rng)
 
 
+@pytest.mark.parametrize(("dtype", "said"), [(int, "int64, expected float32"), (np.float32, "float32 but params has")])
+def test_a_base_mask_has_the_dtype_of_the_parameters(dtype, said, rng, put):
+    model, params, batch = network(rng, put)
+    with pytest.raises(TypeError, match=rf"^eps0\['layer0'\] has dtype {said}"):
+        find_adversary(Untouchable(model), params, batch, rng=rng, budgets=2, eps0=put(np.ones((3, 4), dtype)))
+
+
 def test_a_seed_is_no_generator(rng, put):
     net = network(rng, put)
     said = r"rng is 0, expected a numpy.random.Generator: give rng=numpy.random.default_rng\(0\)"

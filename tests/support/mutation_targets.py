@@ -244,7 +244,6 @@ FINISHED = (
 
 RECENT = (
     "modelcheck.py",
-    "objective.py",
     "torch_layout.py",
     "training/runs/folder.py",
 )

@@ -44,6 +44,11 @@ _SIDES = "sides = [objective.select(first.im, sign) for sign in (1, -1)]"
 _ONE = "model.body_backward(params, cache, d).params"
 _BACK = f"total = tree_add(total, {_ONE})"
 _SURE = "return surprise(logits0, logits1)"
+_WHOLE = "total = 1 if lam is None else xp.maximum(lam.sum(axis=0, dtype=np.float64), tiny)"
+_WIDTH = "width = max((len(name) for name in (*(row.name for row in self.rows), *self.unchecked)), default=0)"
+_WORST = "worst = int(np.argmax(difference)) if difference.size else 0"
+_MOVED, _FIXED = "leaves(to_host(forward(**changed)))", "leaves(to_host(cotangent))"
+_PAIRS = f"pairs = zip({_MOVED}, {_FIXED}, strict=True)"
 _HEAD = "tree_map(lambda g: factor * g, head)"
 _HEADS = f"self._grads = tree_add(self._grads, {_HEAD})"
 _TOTAL = "total = tree_add(self._grads, back)"
@@ -71,6 +76,7 @@ TABLE: dict[str, list[tuple[str, str, str, str]]] = {
             _RUNNING,
             _RUNNING.replace("a[..., reach:], a[..., :-reach]", "a[..., :-reach], a[..., reach:]"),
         ),
+        ("gradcheck.py", "check.loss", _PAIRS, _PAIRS.replace(f"{_MOVED}, {_FIXED}", f"{_FIXED}, {_MOVED}")),
         ("protocol.py", "run_bodies_backward", _BACK, _BACK.replace(f"total, {_ONE}", f"{_ONE}, total")),
         ("terms.py", "Tally.add", _HEADS, _HEADS.replace(f"self._grads, {_HEAD}", f"{_HEAD}, self._grads")),
         ("terms.py", "Tally.grads", _TOTAL, _TOTAL.replace("self._grads, back", "back, self._grads")),
@@ -161,6 +167,19 @@ TABLE: dict[str, list[tuple[str, str, str, str]]] = {
         ),
         ("searches.py", "Reselect.run", _SIDES, _SIDES.replace("(1, -1)", "(2, -1)")),
         ("searches.py", "Reselect.run", _SIDES, _SIDES.replace("(1, -1)", "(1, -2)")),
+    ],
+    "a default in the text of the protocol, which no call reaches: each model has its own": [
+        ("protocol.py", "Model.body_backward", "weights: bool = True,", "weights: bool = False,"),
+        ("protocol.py", "Model.body_backward", "inputs: bool = False,", "inputs: bool = True,"),
+        ("protocol.py", "Model.compare", "stop_base: bool = False,", "stop_base: bool = True,"),
+        ("protocol.py", "Model.compare", "weights: bool = True,", "weights: bool = False,"),
+    ],
+    "a sum in single precision in the place of double: its last digit": [
+        ("protocol.py", "margin", _WHOLE, _WHOLE.replace(", dtype=np.float64", "")),
+    ],
+    "of nothing: a width without names, a place without entries": [
+        ("gradcheck.py", "Report.__str__", _WIDTH, _WIDTH.replace("default=0", "default=1")),
+        ("gradcheck.py", "_row", _WORST, _WORST.replace("else 0", "else 1")),
     ],
     "both predictions are one and the same: the pass is compared with itself": [
         ("protocol.py", "margin.distance", _SURE, _SURE.replace("logits0, logits1", "logits1, logits0")),
