@@ -7,10 +7,13 @@ import pytest
 
 from minadv import masks
 from minadv.adversary import find_adversary
+from minadv.backend import to_host
+from minadv.objective import Visit
 from minadv.regularizers import AdD
-from minadv.searches import SEARCHES, Exact, Greedy, Memory, Random, Relax, Reselect, by_name
+from minadv.searches import SEARCHES, Exact, Greedy, Memory, Random, Relax, Reselect, _swapped, by_name
 from tests.support.compare import assert_same_bits
 from tests.support.networks import Untouchable, network
+from tests.support.searching import bare
 
 LAST = 'keep="last" scores no mask, which {} would need: expected runner_up=False, borrow=0 and swaps=0$'
 WRONG = {
@@ -241,3 +244,15 @@ def test_a_start_is_drawn_that_is_not_used(search, masks_drawn, rng, put):
     for _ in range(masks_drawn):
         masks.random_flips(expected, eps0, 2)
     assert drawn.random() == expected.random()
+
+
+def test_swaps_of_equal_gain_are_in_the_order_of_the_units(put):
+    """Of 40 units every second is flipped, and no map tells any of them from another; an outsider is brought in once."""
+    eps0, eps = np.ones((1, 40)), np.ones((1, 40))
+    eps[:, ::2] = 0
+    problem = bare({"layer0": put(eps0)}, {"layer0": 20})
+    top = Visit({"layer0": put(eps)}, None, {"layer0": put(np.zeros((1, 40)))})
+    tried = [to_host(swap["layer0"])[0] for swap in _swapped(problem, top, 3)]
+    moved = [np.flatnonzero(one != eps[0]).tolist() for one in tried]
+    assert moved == [sorted([out, into]) for out in range(0, 40, 2) for into in (1, 3, 5)]
+    assert len(list(_swapped(problem, top, 30))) == 20 * 20

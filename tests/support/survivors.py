@@ -49,6 +49,12 @@ _WIDTH = "width = max((len(name) for name in (*(row.name for row in self.rows), 
 _WORST = "worst = int(np.argmax(difference)) if difference.size else 0"
 _MOVED, _FIXED = "leaves(to_host(forward(**changed)))", "leaves(to_host(cotangent))"
 _PAIRS = f"pairs = zip({_MOVED}, {_FIXED}, strict=True)"
+_UNIT = "unit = direction / xp.where(peak > 0, peak, 1)  # entries of at most 1, so that no square under- or overflows"
+_WEIGHTS = "w = p**dropped * (1 - p) ** (eps.shape[1] - dropped)"
+_ROW = "np.broadcast_to(row, logits.shape)"
+_FD = f'w[k] * np.einsum("l,lb->b", w, d({_ROW}, logits)) for k, row in enumerate(logits)'
+_PROBABILITIES = "if not np.isclose(w.sum(), 1) or (w < 0).any():"
+_DEVICE = 'raise TypeError("the bounds are computed on the host: move the logits there with minadv.to_host")'
 _HEAD = "tree_map(lambda g: factor * g, head)"
 _HEADS = f"self._grads = tree_add(self._grads, {_HEAD})"
 _TOTAL = "total = tree_add(self._grads, back)"
@@ -77,6 +83,7 @@ TABLE: dict[str, list[tuple[str, str, str, str]]] = {
             _RUNNING.replace("a[..., reach:], a[..., :-reach]", "a[..., :-reach], a[..., reach:]"),
         ),
         ("gradcheck.py", "check.loss", _PAIRS, _PAIRS.replace(f"{_MOVED}, {_FIXED}", f"{_FIXED}, {_MOVED}")),
+        ("bounds.py", "chain", _PROBABILITIES, _PROBABILITIES.replace("w.sum(), 1", "1, w.sum()")),
         ("protocol.py", "run_bodies_backward", _BACK, _BACK.replace(f"total, {_ONE}", f"{_ONE}, total")),
         ("terms.py", "Tally.add", _HEADS, _HEADS.replace(f"self._grads, {_HEAD}", f"{_HEAD}, self._grads")),
         ("terms.py", "Tally.grads", _TOTAL, _TOTAL.replace("self._grads, back", "back, self._grads")),
@@ -181,6 +188,15 @@ TABLE: dict[str, list[tuple[str, str, str, str]]] = {
         ("gradcheck.py", "Report.__str__", _WIDTH, _WIDTH.replace("default=0", "default=1")),
         ("gradcheck.py", "_row", _WORST, _WORST.replace("else 0", "else 1")),
     ],
+    "zero divided by anything is zero": [
+        ("perturbations.py", "to_norm", _UNIT, _UNIT.replace("peak, 1)", "peak, 2)")),
+    ],
+    "a factor that all weights share: they are divided by their sum": [
+        ("bounds.py", "bernoulli_weights", _WEIGHTS, _WEIGHTS.replace("shape[1]", "shape[0]")),
+    ],
+    "a sum over all pairs, in both orders": [
+        ("bounds.py", "chain", _FD, _FD.replace(f"{_ROW}, logits))", f"logits, {_ROW}))")),
+    ],
     "both predictions are one and the same: the pass is compared with itself": [
         ("protocol.py", "margin.distance", _SURE, _SURE.replace("logits0, logits1", "logits1, logits0")),
     ],
@@ -238,6 +254,7 @@ TABLE: dict[str, list[tuple[str, str, str, str]]] = {
         ("training/optimizers.py", "Optimizer.step", _STEP, _STEP.replace("1.0", "2.0")),
     ],
     "runs only where there is a GPU: the suite on CuPy and a stand-in hold what can be held without one": [
+        ("bounds.py", "chain", _DEVICE, "pass"),
         (
             "backend.py",
             "to_device",
