@@ -247,7 +247,7 @@ def test_a_start_is_drawn_that_is_not_used(search, masks_drawn, rng, put):
 
 
 def test_swaps_of_equal_gain_are_in_the_order_of_the_units(put):
-    """Of 40 units every second is flipped, and no map tells any of them from another; an outsider is brought in once."""
+    """Of 40 units every second is flipped, no map tells one from another, and an outsider is brought in once."""
     eps0, eps = np.ones((1, 40)), np.ones((1, 40))
     eps[:, ::2] = 0
     problem = bare({"layer0": put(eps0)}, {"layer0": 20})
