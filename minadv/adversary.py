@@ -17,7 +17,7 @@ a constant of the loss.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -54,7 +54,7 @@ class Trace:
     visits: tuple[Visit, ...]  # in order; an exact search keeps only the best
     search: Search
     base: Pass | None  # the pass under the base mask
-    flips: dict[str, Array] = field(default_factory=dict)  # (B,) a site: Hamming distance of eps to eps0
+    flips: dict[str, Array]  # (B,) a site: Hamming distance of eps to eps0
     memory: Remembered | None = None  # of a search that remembers: what to give it at the next visit
     zero: Array | None = None  # bool (B,): of which examples an influence map was zero; None if no map was taken
 

@@ -118,7 +118,7 @@ def check(
 
     Raises TypeError for an argument that is not float64, ValueError for a gradient of the wrong shape.
     """
-    args = {name: tree_map(_as_scalar, value) if _has_python_float(value) else value for name, value in args.items()}
+    args = {name: tree_map(_as_scalar, value) for name, value in args.items()}
     expect_generator(rng)
     if isinstance(left_out, str) or set(left_out) - set(args):
         raise ValueError(f"left_out is {left_out!r}, expected a tuple of arguments among {sorted(args)}")
@@ -143,7 +143,7 @@ def check(
     unchecked = [n for n, value in args.items() if n not in gradients and _is_floating(value)]
     rows = []
     for name, gradient in gradients.items():
-        analytic = {leaf: np.asarray(value, dtype=np.float64) for leaf, value in leaves(to_host(gradient))}
+        analytic = {leaf: np.asarray(value) for leaf, value in leaves(to_host(gradient))}
         for leaf, value in leaves(args[name]):
             label = f"{name}.{leaf}" if leaf else name
             if leaf not in analytic:
@@ -165,10 +165,6 @@ def check(
             expected = probes @ analytic[leaf].reshape(-1)
             rows.append(_row(label, expected, numeric, value.shape if small else None, tol, floor))
     return Report(tuple(rows), tol, tuple(unchecked), tuple(left_out))
-
-
-def _has_python_float(tree: Any) -> bool:
-    return any(type(leaf) is float for _, leaf in leaves(tree))
 
 
 def _as_scalar(leaf: Any) -> Any:

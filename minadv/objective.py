@@ -136,8 +136,10 @@ class Objective:
             return f"{said}: raise delta, or use search=Relax() (--search relax)"
         remedies = ['start from one random flip (start="flip", --init flip)']
         if self.same_noise:
-            remedies.append("let another noise differ between the passes (adv_noise, share_noise=False; ")
-            remedies[-1] += "--noise independent, --fresh)"
+            remedies.append(
+                "let another noise differ between the passes "
+                "(adv_noise, share_noise=False; --noise independent, --fresh)"
+            )
         return f"at the base mask itself the distance has its minimum and no slope: {', or '.join(remedies)}"
 
     def margin(self) -> tuple[Masks, Array]:

@@ -41,8 +41,7 @@ class Setting:
         return Pass(*self.model.body(self.params, self.batch, masks=m or {}, noise=noise, state=self.state, dx=dx))
 
     def run_together(self, ms: Sequence[Mapping[str, Array]], *, noises: Sequence[Any]) -> list[Pass]:
-        """Several passes that do not wait for each other, at once where the model can; None is the shared noise."""
-        noises = [self.noise if noise is None else noise for noise in noises]
+        """Several passes that do not wait for each other, at once where the model can."""
         return protocol.run_bodies(self.model, self.params, self.batch, masks=ms, noises=noises, state=self.state)
 
     def second_noise(self, share: bool) -> Any:

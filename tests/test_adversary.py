@@ -71,6 +71,7 @@ def test_the_base_pass_is_in_the_trace_and_can_be_gone_back_through(search, forw
 
 def test_the_number_of_masks_in_a_ball():
     assert [ball_size(4, b) for b in range(5)] == [1, 5, 11, 15, 16]
+    assert ball_size(200, 63) < ball_size(200, 64) == ball_size(200, 65)
 
 
 @every_search
@@ -202,7 +203,8 @@ def test_greedy_keeps_an_earlier_mask_where_the_last_is_worse(put):
 def test_swaps_take_out_the_weakest_first_and_bring_in_the_strongest(rng, put):
     """By the gain of each unit at the best mask: of the flipped ones the least, of the others the greatest."""
     b, swaps = 2, 3
-    trace = find_adversary(*network(rng, put, B=6, H=8), rng=rng, budgets=b, search=Reselect(swaps=swaps))
+    mixed = {"layer0": put(rng.integers(0, 2, (6, 8)).astype(float))}
+    trace = find_adversary(*network(rng, put, B=6, H=8), rng=rng, budgets=b, search=Reselect(swaps=swaps), eps0=mixed)
     top, tried = trace.visits[-1 - b * swaps], trace.visits[-b * swaps :]
     eps, eps0, im = (to_host(part["layer0"]) for part in (top.eps, trace.eps0, top.im))
     gain = (1 - 2 * eps0) * im

@@ -36,8 +36,9 @@ WRONG = {
 @pytest.mark.parametrize(("given", "message"), WRONG.values(), ids=WRONG)
 def test_the_search_refuses(given, message, rng, put):
     model, params, batch = network(rng, put)
-    with pytest.raises(ValueError, match=message):
-        find_adversary(Untouchable(model), params, batch, rng=rng, **given)
+    for search in (Greedy(), Exact()):
+        with pytest.raises(ValueError, match=message):
+            find_adversary(Untouchable(model), params, batch, rng=rng, search=search, **given)
 
 
 @pytest.mark.parametrize(("given", "message"), WRONG.values(), ids=WRONG)
@@ -47,12 +48,20 @@ def test_the_regularizer_refuses(given, message, rng, put):
         AdD(**given)(Untouchable(model), params, batch, rng=rng)
 
 
+@pytest.mark.parametrize(("dtype", "said"), [(int, "int64, expected float32"), (np.float32, "float32 but params has")])
+def test_a_base_mask_has_the_dtype_of_the_parameters(dtype, said, rng, put):
+    model, params, batch = network(rng, put)
+    with pytest.raises(TypeError, match=rf"^eps0\['layer0'\] has dtype {said}"):
+        find_adversary(Untouchable(model), params, batch, rng=rng, budgets=2, eps0=put(np.ones((3, 4), dtype)))
+
+
 def test_a_seed_is_no_generator(rng, put):
     net = network(rng, put)
     said = r"rng is 0, expected a numpy.random.Generator: give rng=numpy.random.default_rng\(0\)"
     for refused in (
         lambda: find_adversary(*net, budgets=1, rng=0),
         lambda: AdD()(*net, rng=0),
+        lambda: VD()(*net, rng=0),
         lambda: net[0].init(0),
     ):
         with pytest.raises(TypeError, match=said):
@@ -102,8 +111,9 @@ def test_targets_are_missed_before_any_pass(rng, put):
     for regularizer, likelihood in ((AdD(budgets=2), 1.0), (AT(), 0.0)):
         with pytest.raises(ValueError, match=r"targets is None"):
             regularizer(Untouchable(model), params, unlabelled, rng=rng, likelihood=likelihood)
-    with pytest.raises(ValueError, match=r"weight is nan, expected a finite number"):
-        AdD(budgets=2)(Untouchable(model), params, batch, rng=rng, weight=float("nan"))
+    for name in ("weight", "likelihood"):
+        with pytest.raises(ValueError, match=rf"{name} is nan, expected a finite number"):
+            AdD(budgets=2)(Untouchable(model), params, batch, rng=rng, **{name: float("nan")})
 
 
 def test_too_many_masks(rng, put):

@@ -11,6 +11,7 @@ from minadv.flip import flip
 from minadv.searches import Exact, Greedy, Random, Reselect, SmallBudgetWarning, ball_size
 from tests.support.compare import assert_close, assert_same_bits
 from tests.support.networks import Watched, network
+from tests.support.searching import assert_true
 
 every_search = pytest.mark.parametrize(
     "search", [Greedy(), Reselect(K=1), Exact(), Random()], ids=lambda search: search.name
@@ -108,6 +109,9 @@ def test_noise_is_drawn_once_and_shared_unless_two_are_given(search, rng, put):
 
     one, two = model.noise(rng, batch), model.noise(rng, batch)
     watched = Watched(model)
+    find_adversary(watched, params, batch, rng=rng, budgets=2, search=search, noise=one)
+    assert all(given["noise"] is one for given in watched.forward)
+    watched = Watched(model)
     find_adversary(watched, params, batch, rng=rng, budgets=2, search=search, noise=one, adv_noise=two)
     assert watched.forward[0]["noise"] is one
     assert all(given["noise"] is two for given in watched.forward[1:])
@@ -131,6 +135,13 @@ def test_inverted_masks_are_compared_with_the_full_network(rng, put):
     f0, _, _ = model.body(params, batch, masks={}, noise=None)
     f1, _, _ = model.body(params, batch, masks={"layer0": 2 * trace.eps["layer0"]}, noise=None)
     assert_close(trace.d, model.compare(params, f0, f1, None, by_name("js")).d)
+
+
+def test_a_base_mask_is_scaled_like_the_others(rng, put):
+    net, given = network(rng, put), {"scale": "inverted", "p": 0.25}
+    eps0 = {"layer0": put(rng.integers(0, 2, (3, 4)).astype(float))}
+    trace = find_adversary(*net, rng=rng, budgets=2, search=Greedy(K=2), eps0=eps0, **given)
+    assert_true(net, trace, eps0=eps0, **given)
 
 
 def test_a_budget_of_one_warns(rng, put):

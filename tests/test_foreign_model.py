@@ -15,7 +15,7 @@ from tests.support.compare import assert_close
 from tests.support.foreign_model import Leaky, example
 from tests.support.networks import Watched
 from tests.support.regularized import check, every_case, run
-from tests.support.searching import objective
+from tests.support.searching import objective, replay
 
 SEARCHES = [
     *(Greedy(K=2), Reselect(swaps=1), Exact(), Random(tries=3)),
@@ -59,6 +59,12 @@ def test_every_search(search, distance, rng, put):
     best = find_adversary(model, params, songs, rng=rng, budgets=2, search=Exact(), distance=distance).d
     assert (to_host(trace.d) <= to_host(best) + 1e-12).all()
     assert float(trace.d.min()) > 0
+
+
+def test_a_state_enters_every_pass(rng, put):
+    net, state = example(rng, put), put(rng.standard_normal((3, 4)))
+    trace = find_adversary(*net, rng=rng, budgets=2, state=state)
+    assert_close(trace.d, replay(net, trace.eps, state=state))
 
 
 @pytest.mark.many_passes

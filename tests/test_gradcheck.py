@@ -260,3 +260,12 @@ def test_the_tolerance_grows_with_the_gradient_and_has_a_floor(size, put, rng):
     rng = np.random.default_rng(2)
     assert wrong_by(0.2)
     assert not wrong_by(30.0)
+
+
+def test_a_gradient_of_zeros_passes_without_a_floor(rng, put):
+    report = gradcheck.check(lambda x: 0 * x, lambda _, dy: {"x": 0 * dy}, {"x": put(np.ones(3))}, rng=rng, floor=0.0)
+    assert report.passed and report["x"].analytic == 0
+
+
+def test_a_report_of_nothing_can_be_printed():
+    assert str(gradcheck.Report((), 1e-6)) == "gradient check, tolerance 1e-06: passed"

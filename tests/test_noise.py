@@ -8,6 +8,8 @@ from minadv.adversary import find_adversary
 from minadv.backend import to_host
 from minadv.regularizers import EL, Plain
 from minadv.searches import Exact
+from tests.support import foreign_model
+from tests.support.compare import assert_same_bits
 from tests.support.networks import Watched, network
 
 
@@ -28,6 +30,14 @@ def test_a_regularizer_draws_noise_unless_it_is_given_some(rng, put):
         Plain()(watched, params, batch, rng=rng, noise=noise, likelihood=1.0)
         seen = watched.forward[0]["noise"]
         assert {"one": seen is not None, "none": seen is None, "given": seen is noise}[expected]
+
+
+def test_noise_may_be_an_array(rng, put):
+    model, params, songs = foreign_model.example(rng, put, jitter=0.5)
+    noise = model.noise(rng, songs)
+    term = Plain()(model, params, songs, rng=rng, noise=noise, likelihood=1.0)
+    features, _, _ = model.body(params, songs, masks={}, noise=noise)
+    assert_same_bits(term.nll, model.head(params, features, songs.targets).nll)
 
 
 def test_several_monte_carlo_masks_are_their_mean(rng, put):

@@ -2,6 +2,7 @@
 
 import inspect
 import math
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -10,9 +11,11 @@ from minadv import gradcheck
 from minadv.adversary import find_adversary
 from minadv.distances import by_name
 from minadv.memory import Memory
-from minadv.regularizers import AT, EL, FD, VAT, VD, AdD, Pi, Plain, RDrop, Sum
-from minadv.searches import Greedy
+from minadv.regularizers import AT, EL, FD, VAT, VD, AdD, Pi, Plain, RDrop, Regularizer, Sum
+from minadv.relax import Relax
+from minadv.searches import Greedy, Search
 from tests.support.networks import Watched, network
+from tests.support.searching import bare
 
 WITH_WEIGHTS_OF_STEPS = (EL, FD, RDrop, AdD, VAT)
 
@@ -27,6 +30,7 @@ def test_weights_of_steps_are_neither_printed_nor_compared(kind):
 def test_defaults_are_the_papers():
     assert (AT().norm, VAT().norm, VAT().xi) == (5.0, 5.0, 0.1)
     assert (Plain().passes, VD().passes) == (1, 1)
+    assert [kind().passes for kind in (EL, FD, Pi, RDrop, AdD, AT, VAT)] == [2] * 7
     assert Memory().fresh == 2
     given = {name: p.default for name, p in inspect.signature(gradcheck.check).parameters.items()}
     told = {name: given[name] for name in ("step", "tol", "floor", "elementwise", "directions")}
@@ -67,6 +71,26 @@ def test_who_needs_labels_and_who_remembers(rng, put):
     assert AdD(search=Memory(), sites=("readout",)).remembers(model) == {"readout": 4}
 
 
+def test_how_many_neighbours_see_each_others_masks():
+    lends = AdD(search=Relax(borrow=1)).group
+    assert lends > 1
+    assert [r.group for r in (VD(), VAT(), AdD(), AdD(search=Memory()), AdD(search=Relax()))] == [1] * 5
+    assert (Sum((VD(), AdD())).group, Sum((VD(), AdD(search=Relax(borrow=1)), VAT())).group) == (1, lends)
+
+
+def test_a_kind_without_its_one_method_says_so(rng, put):
+    net = network(rng, put)
+    with pytest.raises(NotImplementedError):
+        find_adversary(*net, budgets=2, search=Search())
+    with pytest.raises(NotImplementedError):
+        Regularizer()(*net, rng=rng)
+
+
+def test_an_objective_begins_with_no_pass_and_one_noise():
+    assert bare({}, {}).spent == [0, 0]
+    assert bare({}, {}).same_noise
+
+
 def test_budgets_are_those_of_the_sites_and_the_search_asked_for(rng, put):
     model = network(rng, put)[0]
     assert AdD(delta=0.5, sites=("readout",)).expect_budgets(model) == {"readout": 2}
@@ -98,12 +122,38 @@ class Comparing(Watched):
 def test_a_search_compares_without_gradients_of_weights_or_of_the_base(rng, put):
     model, params, batch = network(rng, put)
     watched = Comparing(model)
-    find_adversary(watched, params, batch, budgets=2, search=Greedy(K=2), rng=rng)
-    assert watched.asked and all(given == {"stop_base": True, "weights": False} for given in watched.asked)
+    for search in (Greedy(K=2), Relax()):
+        find_adversary(watched, params, batch, budgets=2, search=search, rng=rng)
+    assert len(watched.asked) == 3 + 4 and all(
+        given == {"stop_base": True, "weights": False} for given in watched.asked
+    )
     watched = Comparing(model)
     VAT()(watched, params, batch, rng=rng)
     assert watched.asked[0] == {"stop_base": True, "weights": False}
     assert watched.asked[-1]["stop_base"] is True
+
+
+class Forgetting(Watched):
+    """A model that remembers which passes it is asked to keep, and in how many scopes."""
+
+    def __init__(self, model):
+        super().__init__(model)
+        self.scopes, self.kept = 0, []
+
+    @contextmanager
+    def scope(self):
+        self.scopes += 1
+        depth = self.scopes
+        yield lambda cache: self.kept.append((depth, cache))
+        self.scopes -= 1
+
+
+def test_of_all_passes_of_a_search_the_base_pass_is_kept(rng, put):
+    model, params, batch = network(rng, put)
+    forgetting = Forgetting(model)
+    cache = find_adversary(forgetting, params, batch, budgets=2, search=Greedy(K=2), rng=rng).base.cache
+    assert forgetting.scopes == 0
+    assert [(depth, kept is cache) for depth, kept in forgetting.kept] == [(2, True), (1, True)]
 
 
 @pytest.mark.parametrize("regularizer", [AT(), VAT(), AdD(budgets=2), VD(), EL(), FD()])

@@ -5,11 +5,15 @@ import dataclasses
 import numpy as np
 import pytest
 
+from minadv import masks
 from minadv.adversary import find_adversary
+from minadv.backend import to_host
+from minadv.objective import Visit
 from minadv.regularizers import AdD
-from minadv.searches import SEARCHES, Exact, Greedy, Memory, Random, Relax, Reselect, by_name
+from minadv.searches import SEARCHES, Exact, Greedy, Memory, Random, Relax, Reselect, _swapped, by_name
 from tests.support.compare import assert_same_bits
 from tests.support.networks import Untouchable, network
+from tests.support.searching import bare
 
 LAST = 'keep="last" scores no mask, which {} would need: expected runner_up=False, borrow=0 and swaps=0$'
 WRONG = {
@@ -145,6 +149,7 @@ def test_records_are_told_apart_by_what_they_hold(search):
 def test_a_record_says_all_that_it_holds():
     assert repr(Memory()) == "Memory(fresh=2, stage=2, tries=1)"
     assert repr(Relax()) == "Relax(stages=(2,), reselect=0, runner_up=True, borrow=0, swaps=0, keep='best')"
+    assert (repr(Random()), repr(Exact())) == ("Random(tries=1)", "Exact(max_masks=200000)")
     assert repr(Reselect(swaps=3)) == "Reselect(K=2, swaps=3, start='flip')"
     assert repr(Greedy()) == (
         "Greedy(K=1, rule='strict', norm=None, variant=None, allow_unflip=None, start='flip', keep='best')"
@@ -227,3 +232,27 @@ def test_a_search_leaves_the_generator_where_its_draws_end(search, rng, put):
         find_adversary(*net, rng=generator, budgets=2, search=search, scale=scale, **noises)
         after.add(generator.random())
     assert len(after) == 1
+
+
+@pytest.mark.parametrize(("search", "masks_drawn"), [(Exact(), 0), (Random(tries=2), 2)], ids=["exact", "random"])
+def test_a_start_is_drawn_that_is_not_used(search, masks_drawn, rng, put):
+    """As version 0.1 drew it, so that a seed finds the same masks as it did."""
+    net, eps0 = network(rng, put), put(np.ones((3, 4)))
+    drawn, expected = np.random.default_rng(3), np.random.default_rng(3)
+    find_adversary(*net, rng=drawn, budgets=2, search=search)
+    masks.one_flip(expected, eps0)
+    for _ in range(masks_drawn):
+        masks.random_flips(expected, eps0, 2)
+    assert drawn.random() == expected.random()
+
+
+def test_swaps_of_equal_gain_are_in_the_order_of_the_units(put):
+    """Of 40 units every second is flipped, no map tells one from another, and an outsider is brought in once."""
+    eps0, eps = np.ones((1, 40)), np.ones((1, 40))
+    eps[:, ::2] = 0
+    problem = bare({"layer0": put(eps0)}, {"layer0": 20})
+    top = Visit({"layer0": put(eps)}, None, {"layer0": put(np.zeros((1, 40)))})
+    tried = [to_host(swap["layer0"])[0] for swap in _swapped(problem, top, 3)]
+    moved = [np.flatnonzero(one != eps[0]).tolist() for one in tried]
+    assert moved == [sorted([out, into]) for out in range(0, 40, 2) for into in (1, 3, 5)]
+    assert len(list(_swapped(problem, top, 30))) == 20 * 20

@@ -8,6 +8,7 @@ import pytest
 from minadv.adversary import find_adversary
 from minadv.backend import namespace, to_host
 from minadv.base.trees import tree_map
+from minadv.counterexamples import tiny_network
 from minadv.influence import ZeroInfluenceWarning, agree, warn_if_zero, zero_maps
 from minadv.memory import Memory
 from minadv.models.classifier import Noise
@@ -17,6 +18,7 @@ from minadv.searches import Greedy, Reselect
 from minadv.training.loop import Recipe, read_state, start, train
 from minadv.training.parallel.threads import ThreadWorkers
 from minadv.training.runs import checkpoints
+from tests.support import foreign_model
 from tests.support.networks import network
 from tests.support.problems import task
 
@@ -192,6 +194,17 @@ def test_one_valid_step_is_one_step(rng, put):
     find_adversary(model, params, longer, budgets=2, search=Relax())  # a warning would be an error
 
 
+def test_a_network_without_another_site_is_told_of_none(rng, put):
+    said = warned(*foreign_model.example(rng, put, T=1))
+    assert said.endswith("no state comes before: give longer sequences")
+
+
+def test_a_model_that_does_not_tell_its_steps_is_warned_too(rng):
+    model, params, batch = tiny_network(rng, 4)
+    idle = params | {"cell": replace(params["cell"], U=0 * params["cell"].U)}
+    assert "its recurrent weights do nothing" in warned(model, idle, batch)
+
+
 def test_a_carried_state_is_masked_at_one_step_too(rng, put):
     model, params, batch = network(rng, put, T=1)
     state = model.body(params, batch, masks={}, noise=None)[1]
@@ -205,7 +218,8 @@ def test_noise_that_differs_already_is_not_advised(rng, put):
     said = warned(model, params, batch, search=Greedy(start="base"), noise=noise, adv_noise=replace(noise))
     assert 'start="flip"' in said
     assert "noise" not in said
-    assert "share_noise=False" in warned(model, params, batch, search=Greedy(start="base"), noise=noise)
+    shared = warned(model, params, batch, search=Greedy(start="base"), noise=noise)
+    assert "adv_noise, share_noise=False; --noise independent, --fresh" in shared
 
 
 @pytest.mark.parametrize("search", [Greedy(), Relax(), Memory(), Reselect()], ids=repr)

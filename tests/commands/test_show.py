@@ -75,7 +75,7 @@ def test_the_confusion_figure(n_classes: int) -> None:
 def trace(im: Any) -> Trace:
     ones = np.ones_like(im)
     masks = {"eps": {"layer0": ones}, "eps0": {"layer0": ones}, "im": {"layer0": im}}
-    return Trace(**masks, d=None, passes=Passes(0, 0), budgets={}, visits=(), search=Reselect(), base=None)
+    return Trace(**masks, d=None, passes=Passes(0, 0), budgets={}, visits=(), search=Reselect(), base=None, flips={})
 
 
 def test_the_influence_figure_names_classes_and_separates_them() -> None:

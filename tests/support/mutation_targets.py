@@ -26,6 +26,7 @@ _SEARCH = (
 )
 _TERM = (
     "test_records.py",
+    "test_adversary_bad_input.py",
     "test_regularizers.py",
     "test_foreign_model.py",
     "test_noise.py",
@@ -65,7 +66,14 @@ _TABLE = (
     "test_examples_are_counted_and_masks_stay_within_the_budget",
 )
 TARGETS: dict[str, tuple[str, ...]] = {
-    "adversary.py": ("test_adversary_options.py", "test_adversary.py", "test_adversary_bad_input.py"),
+    "adversary.py": (
+        "test_records.py",
+        "test_adversary_options.py",
+        "test_adversary.py",
+        "test_adversary_bad_input.py",
+        "test_zero_maps.py",
+        "test_memory.py",
+    ),
     "backend.py": ("test_backend.py", "base/test_gpu.py", "test_bad_input.py"),
     "bounds.py": ("test_bounds.py", "properties/test_theorems.py"),
     "counterexamples.py": ("test_counterexamples.py",),
@@ -85,9 +93,9 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "masks.py": ("test_masks.py", "test_bad_input.py"),
     "memory.py": ("test_records.py", "test_memory.py", "training/test_memory.py"),
     "modelcheck.py": ("test_modelcheck.py",),
-    "objective.py": ("test_records.py", *_SEARCH),
+    "objective.py": ("test_records.py", "test_zero_maps.py", *_SEARCH),
     "perturbations.py": ("test_records.py", "test_input_perturbations.py"),
-    "protocol.py": ("test_foreign_model.py", "models/test_classifier.py", *_SEARCH),
+    "protocol.py": ("test_records.py", "test_foreign_model.py", "models/test_classifier.py", *_SEARCH),
     "regularizers.py": _TERM,
     "relax.py": ("test_relax.py", "test_relax_neighbours.py", "properties/test_relaxed_masks.py"),
     "rnn.py": ("test_rnn.py", *_CELL),
@@ -151,7 +159,6 @@ TARGETS: dict[str, tuple[str, ...]] = {
 _NAMES = ("test_bad_input.py", "test_bad_input_layers.py", "tasks/test_config.py")
 FURTHER: dict[str, tuple[str, ...]] = {
     "adversary.py": (
-        "test_memory.py",
         "test_searches.py",
         "test_noise.py",
         "test_text_regularizers.py",
@@ -171,7 +178,7 @@ FURTHER: dict[str, tuple[str, ...]] = {
     ),
     "protocol.py": ("test_memory.py", "test_regularizers.py", "models/test_language.py", "test_text_regularizers.py"),
     "regularizers.py": ("test_adversary_options.py", "test_memory.py", "training/test_memory.py", *_NAMES),
-    "searches.py": ("test_memory.py", "tasks/test_config.py", "test_bad_input.py"),
+    "searches.py": ("test_memory.py", "tasks/test_config.py", "test_bad_input.py", "test_not_finite.py"),
     "terms.py": ("test_memory.py", "models/test_language_regularizers.py", "tasks/test_images.py"),
     "training/runs/folder.py": ("tasks/test_image_runs.py",),
     "training/runs/checkpoints.py": ("base/test_files.py", "tasks/test_image_runs.py"),
@@ -210,9 +217,22 @@ SLOW = (
 """Files whose tests start processes or train: left out of samples."""
 
 FINISHED = (
+    "adversary.py",
+    "bounds.py",
+    "distances.py",
+    "flip.py",
+    "gradcheck.py",
+    "gru.py",
     "influence.py",
+    "layers.py",
+    "lstm.py",
     "masks.py",
+    "objective.py",
+    "perturbations.py",
+    "protocol.py",
     "rnn.py",
+    "searches.py",
+    "terms.py",
     "training/clip.py",
     "training/divergence.py",
     "training/ema.py",
@@ -239,7 +259,6 @@ FINISHED = (
 RECENT = (
     "headcheck.py",
     "modelcheck.py",
-    "objective.py",
     "torch_layout.py",
     "training/runs/folder.py",
 )
