@@ -85,8 +85,11 @@ def test_a_cupy_that_imports_but_does_not_work(monkeypatch):
         choose_device("gpu")
 
 
-def test_a_cupy_that_computes_nonsense(monkeypatch):
-    broken = SimpleNamespace(asarray=np.asarray, tanh=np.zeros_like, asnumpy=np.asarray)
+@pytest.mark.parametrize(
+    "wrong", [{"tanh": np.zeros_like}, {"asarray": lambda a: 1.001 * a}], ids=["tanh", "product, by a little"]
+)
+def test_a_cupy_that_computes_nonsense(monkeypatch, wrong):
+    broken = SimpleNamespace(**{"asarray": np.asarray, "tanh": np.tanh, "asnumpy": np.asarray} | wrong)
     monkeypatch.setitem(sys.modules, "cupy", broken)
     with pytest.raises(BackendError, match="a 2 x 2 matrix product came back wrong"):
         choose_device("gpu")
