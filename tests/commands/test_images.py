@@ -209,6 +209,14 @@ def test_attack(trained: Path, says: Any) -> None:
     assert last == "exact          left out: 37 masks, more than --max-masks 36"
 
 
+@pytest.mark.parametrize(("many", "told"), [(36, True), (37, False)])
+def test_a_long_exact_search_is_told(many: int, told: bool, trained: Path, capsys: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr("minadv.commands.attack.MANY", many)
+    assert main(["attack", str(trained), "--budget", "2", "--examples", "10"]) == 0
+    said = "exact, the last row, runs 37 masks for each example and takes longest: --max-masks 36 leaves it out"
+    assert (said in capsys.readouterr().err) == told
+
+
 def test_predict_explains_no_images(trained: Path, fails: Any) -> None:
     for options in (["--explain"], ["--units", 3], ["--explain", "--units", 3]):
         assert "is a run of images, and --explain is for texts: leave out" in fails("predict", trained, *options)
