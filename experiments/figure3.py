@@ -1,12 +1,13 @@
-r"""Figure 3: what adversarial dropout training does to the sub-networks.
+r"""Figure 3: what adversarial dropout training does to the sub-networks of a converged network.
 
 (a) Histograms of the test accuracy of sub-networks, for networks trained with VD, FD and AdD: under random masks
-(p = 0.03; a draw is one mask for the whole test set) and under adversarial ones (δ = 0.03, K = 2; a draw is a mask for
-each example from a fresh random start). (b) The mean adversarial mask over test images, epoch by epoch.
+(p = 0.03; a draw is one mask for the whole test set) and under adversarial ones (greedy, δ = 0.03, K = 2; a draw is a
+mask for each example from a fresh random start). A line marks the accuracy under the longest search of `Relax`, which
+is about as strong as `Memory` is in training, and draws nothing. (b) The mean adversarial mask over test images, epoch
+by epoch.
 
-``python -m experiments.figure3`` trains the networks as runs of minadv (resumable, like `table1`) and writes
-figure3-PRESET.json, .md and .png under experiments/results. The paper draws 500 masks on all of MNIST; the defaults
-here are smaller, and the results say what was drawn.
+``python -m experiments.figure3`` trains the networks of `compare` once more, seed 0 with the settings chosen there, as
+runs that are resumed like those, and writes figure3-TASK.json, .md and .png under experiments/results.
 """
 
 from __future__ import annotations
@@ -20,25 +21,27 @@ from typing import Any
 
 import numpy as np
 
-from experiments.parts import comparison, records, reporting
-from experiments.parts.comparison import Job, Preset
-from experiments.table1 import PRESETS
+from experiments.parts import records, reporting
+from experiments.parts.compared import images, report
+from experiments.parts.compared.plan import TASKS, Job
 from minadv import masks
 from minadv.adversary import find_adversary
 from minadv.backend import Array, to_device
+from minadv.base.errors import DataError
 from minadv.base.streams import stream
 from minadv.commands.numbers import positive
 from minadv.commands.parsing import Parser
 from minadv.data.images import Split
 from minadv.data.images.batches import take
 from minadv.models.classifier import Batch, Classifier
-from minadv.tasks.run import load
+from minadv.searches import Greedy, Search
 from minadv.training.parallel.ranks import only_first_prints
-from minadv.training.parallel.workers import Part
+from minadv.training.watch import STRONG
 
 METHODS = ("VD", "FD", "AdD K=1", "AdD K=2")
 P = 0.03
-BATCH = 100  # images in one pass
+GREEDY = Greedy(K=2, keep="last")
+BATCH = 96  # images in one pass, whole groups of those that may borrow masks from each other
 
 
 @dataclass(frozen=True)
@@ -59,33 +62,37 @@ class Network:
     test: Split
 
     @property
-    def parts(self) -> list[Part]:
-        """The images in batches of at most `BATCH`; random numbers are those of one batch of all images."""
-        count = -(-len(self.test) // BATCH)
-        return [Part(n, count) for n in range(count)]
-
-    def batch(self, part: Part) -> Batch:
-        return Batch(*take(self.test, part.rows(len(self.test))))
+    def parts(self) -> list[slice]:
+        """The images in batches of at most `BATCH`."""
+        return [slice(first, first + BATCH) for first in range(0, len(self.test), BATCH)]
 
 
 def examine(task: Figure3) -> dict[str, Any]:
-    """Train the network, unless it is trained already, then draw sub-networks of it."""
-    comparison.work(task.job)
-    run = load(task.job.folder)
-    data = comparison.load(task.job.preset, task.job.task, task.job.data_dir)
-    test = Split(data.test.x[: task.images], data.test.y[: task.images])
-    network = Network(run.model, *to_device((run.last, test), task.job.device))
+    """Train the network, or find it trained, then draw sub-networks of it."""
+    reporting.begins(task.job.folder)
+    budget = masks.few_flips(task.job.task.size["n_hidden"])
+    track = {"n": task.images, "budgets": budget, "search": GREEDY}
+    run, tested, _ = images.train(task.job, None, out=task.job.folder, resume=True, track=track)
+    whole = images.data_of(task.job).test
+    test = Split(whole.x[: task.images], whole.y[: task.images])
+    network = Network(run.model, *to_device((run.params, test), task.job.device))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return {
             "method": task.job.method,
-            "accuracy": accuracy(network, lambda part, batch: {}),
+            "strength": task.job.strength,
+            "weight": task.job.weight,
+            "lr": task.job.lr,
+            "made": reporting.made(task.job.folder),
+            "budget": budget,
+            "error": tested["error"],
+            "accuracy": accuracy(network, lambda rows, batch: {}),
             "random": [random_draw(network, n) for n in range(task.draws)],
-            "adversarial": [adversarial_draw(network, n) for n in range(task.draws)],
+            "adversarial": [attacked(network, budget, GREEDY, n) for n in range(task.draws)],
+            "strong": attacked(network, budget, STRONG, 0),
             "masks": [record["valid_mean_mask"]["layer0"] for record in run.records],
             "epochs": [record["epoch"] for record in run.records],
             "images": len(test),
-            "mask_images": min(run.config["track"].get("n", 500), len(data.test)),
         }
 
 
@@ -93,28 +100,41 @@ def random_draw(network: Network, n: int) -> float:
     """Accuracy in per cent under one random mask for all images."""
     eps = masks.bernoulli(stream(0, "figure 3 random", n), P, (1, network.model.n_hidden), like=network.test.x)
     m = masks.scale(eps, "inverted", p=P)
-    return accuracy(network, lambda part, batch: {"layer0": m.repeat(len(batch), axis=0)})
+    return accuracy(network, lambda rows, batch: {"layer0": m.repeat(len(batch), axis=0)})
 
 
-def adversarial_draw(network: Network, n: int) -> float:
-    """Accuracy in per cent under the masks of a greedy search with K = 2, from a random start."""
+def attacked(network: Network, budget: int, search: Search, n: int) -> float:
+    """Accuracy in per cent under the masks of a search, whose random start is the ``n``-th draw."""
 
-    def found(part: Part, batch: Batch) -> dict[str, Array]:
-        rng = part.rng(stream(0, "figure 3 adversarial", n), len(network.test))
-        attack = comparison.attack(network.model.n_hidden)
-        return dict(find_adversary(network.model, network.params, batch, rng=rng, **attack).eps)
+    def found(rows: slice, batch: Batch) -> dict[str, Array]:
+        rng = stream(n, "figure 3 adversarial", rows.start)
+        trace = find_adversary(network.model, network.params, batch, budgets=budget, search=search, rng=rng)
+        return dict(trace.eps)
 
     return accuracy(network, found)
 
 
-def accuracy(network: Network, m: Callable[[Part, Batch], dict[str, Array]]) -> float:
+def accuracy(network: Network, m: Callable[[slice, Batch], dict[str, Array]]) -> float:
     """Accuracy in per cent under the masks that ``m`` makes for each batch."""
     right = 0
-    for part in network.parts:
-        batch = network.batch(part)
-        features, _, _ = network.model.body(network.params, batch, masks=m(part, batch), noise=None)
+    for rows in network.parts:
+        batch = Batch(*take(network.test, rows))
+        features, _, _ = network.model.body(network.params, batch, masks=m(rows, batch), noise=None)
         right += int((network.model.logits(network.params, features)[-1].argmax(axis=-1) == batch.targets).sum())
     return 100 * right / len(network.test)
+
+
+def chosen(task: str, out: Path, given: dict[str, Any]) -> list[Job]:
+    """A job for each method, with the settings and the learning rate that `compare` chose; raises DataError without."""
+    path = out / f"compare-{task}.json"
+    if not path.exists():
+        raise DataError(f"{path} is not there, which tells the settings: run python -m experiments.compare {task}")
+    rows = report.reported(reporting.read_results(path))
+    jobs = []
+    for method in METHODS:
+        one = next(iter(rows[method].values()))
+        jobs.append(Job(TASKS[task], method, one["strength"], one["weight"], one["lr"], 0, "figure3", **given))
+    return jobs
 
 
 def table(results: Sequence[dict[str, Any]]) -> str:
@@ -127,40 +147,54 @@ def table(results: Sequence[dict[str, Any]]) -> str:
         rows.append(
             [
                 r["method"],
+                f"{r['strength']:g}, {r['weight']:g}".removesuffix(", 0"),
                 f"{r['accuracy']:.2f}",
                 reporting.spread(r["random"]),
                 reporting.spread(r["adversarial"]),
+                f"{r['strong']:.2f}",
                 f"{np.exp(entropy):.1f} of {len(drops)}",
                 f"{drops.max():.2f}",
             ]
         )
-    head = ["trained with", "full network %", "random sub-networks %", "adversarial sub-networks %"]
+    head = ["trained with", "strength, weight", "full network %", "random %", "greedy K = 2 %", "longest search %"]
     return reporting.markdown([*head, "units attacked (perplexity)", "most attacked unit: share"], rows)
 
 
 def figure(results: Sequence[dict[str, Any]]) -> Any:
-    """Histograms above, masks below."""
+    """Histograms above, on one axis of accuracy; masks below."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
+    from matplotlib.ticker import MaxNLocator
 
-    drawn, axes = plt.subplots(2, len(results), figsize=(4 * len(results), 6.5), squeeze=False, layout="constrained")
-    low = min(min(r["adversarial"]) for r in results)
+    drawn, axes = plt.subplots(
+        2,
+        len(results),
+        figsize=(4 * len(results), 6.5),
+        squeeze=False,
+        sharex="row",
+        sharey="row",
+        layout="constrained",
+    )
+    low = min(min(*r["adversarial"], r["strong"]) for r in results)
     least = min(np.min(r["masks"]) for r in results)  # the colours begin at the most attacked unit
     bins = np.linspace(low - 0.5, 100, 60)
     for column, r in enumerate(results):
         axes[0, column].hist(r["random"], bins=bins, alpha=0.7, label="random masks")
-        axes[0, column].hist(r["adversarial"], bins=bins, alpha=0.7, label="adversarial masks")
+        axes[0, column].hist(r["adversarial"], bins=bins, alpha=0.7, label="greedy K = 2")
+        axes[0, column].axvline(r["strong"], color="C3", linestyle="--", linewidth=1.5, label="longest search")
         axes[0, column].axvline(r["accuracy"], color="black", linewidth=1, label="full network")
         axes[0, column].set(title=f"trained with {r['method']}", xlabel="test accuracy %")
         rows = np.array(r["masks"])
         half = r["epochs"][0] / 2  # each row in the middle of its epoch
         extent = (-0.5, rows.shape[1] - 0.5, r["epochs"][-1] + half, half)
         shown = axes[1, column].imshow(rows, aspect="auto", vmin=least, vmax=1, extent=extent, interpolation="nearest")
-        axes[1, column].set(xlabel="unit", ylabel="epoch")
+        axes[1, column].set(xlabel="unit")
+        axes[1, column].yaxis.set_major_locator(MaxNLocator(integer=True))
     axes[0, 0].legend(fontsize=8)
     axes[0, 0].set_ylabel("draws")
+    axes[1, 0].set_ylabel("epoch")
     drawn.colorbar(shown, ax=axes[1, :], label="share of images that keep the unit")
     return drawn
 
@@ -170,29 +204,24 @@ def figure(results: Sequence[dict[str, Any]]) -> Any:
 def main(argv: Sequence[str] | None = None) -> None:
     """The command line."""
     parser = Parser(prog="python -m experiments.figure3", description=__doc__)
-    parser.add_argument("--preset", choices=PRESETS, default="digits", help="size, as in table1 (default digits)")
-    parser.add_argument("--order", choices=("s", "p"), default="s", help="scanline or permuted (default s)")
-    parser.add_argument("--draws", type=positive, default=100, help="masks of each kind (the paper: 500; default 100)")
+    tasks = [name for name, task in TASKS.items() if task.kind == "images" and set(METHODS) <= set(task.methods)]
+    parser.add_argument("--task", choices=tasks, default="digits", help="as in compare (default digits)")
+    parser.add_argument("--draws", type=positive, default=500, help="masks of each kind (default: the paper's 500)")
     parser.add_argument("--images", type=positive, default=1000, help="test images, at most (default 1000)")
     parser.add_argument("--data-dir", help="folder of MNIST's idx files")
     reporting.add_device(parser)
-    parser.add_argument("--runs", type=Path, default=Path("runs/figure3"), help="folder of the runs (runs/figure3)")
+    parser.add_argument("--runs", type=Path, default=Path("runs/compare"), help="folder of the runs (runs/compare)")
     parser.add_argument("--out", type=Path, default=reporting.RESULTS, help="folder for the results")
     args = parser.parse_args(argv)
-    preset = PRESETS[args.preset]
     started, where = time.time(), reporting.place(args)
-    images = comparison.fingerprint(preset, args.data_dir)  # raises for bad data before any process starts
-    tasks = []
-    for method in METHODS:
-        strength, weight = comparison.settings(method, preset.n_hidden)[0]
-        which = (preset, method, args.order, 0, strength, weight, "figure3")
-        job = Job(*which, args.runs, args.data_dir, where["device"], track=args.images, data=images)
-        tasks.append(Figure3(job, args.draws, args.images))
-    results = reporting.run_all(examine, tasks, workers=where["workers"], title="networks")
-    about = reporting.facts(started, preset=asdict(preset), order=args.order, draws=args.draws)
+    jobs = chosen(args.task, args.out, {"root": args.runs, "data_dir": args.data_dir, "device": where["device"]})
+    images.fingerprint(jobs[0])  # raises for bad data before any process starts
+    examined = [Figure3(job, args.draws, args.images) for job in jobs]
+    results = reporting.run_all(examine, examined, workers=where["workers"], title="networks")
+    about = reporting.facts(started, task=asdict(TASKS[args.task]), draws=args.draws)
     about["command"] = reporting.command("figure3", argv)
     data = records.plain({"facts": about, "results": results})
-    name = f"figure3-{preset.name}" + "-permuted" * (args.order == "p")
+    name = f"figure3-{args.task}"
     paths = [
         reporting.write_results(args.out / f"{name}.json", data),
         reporting.write(args.out / f"{name}.md", page(data)),
@@ -205,25 +234,18 @@ def main(argv: Sequence[str] | None = None) -> None:
 def page(data: dict[str, Any]) -> str:
     """The whole page of results, made from the numbers alone."""
     about, results = data["facts"], data["results"]
-    return f"{heading(about, Preset(**records.tuples(about['preset'])), results)}{table(results)}\n"
-
-
-def heading(about: dict[str, Any], preset: Preset, results: Sequence[dict[str, Any]]) -> str:
-    """The paragraph that says what the numbers are and how they were made."""
-    flips = comparison.attack(preset.n_hidden)["budgets"]
-    chosen = {method: comparison.settings(method, preset.n_hidden)[0] for method in METHODS}
-    settings = ", ".join(f"{method} {strength:g}, {weight:g}" for method, (strength, weight) in chosen.items())
-    images, of_masks = (" and ".join(sorted({f"{r[key]:,}" for r in results})) for key in ("images", "mask_images"))
+    task, one = about["task"], results[0]
+    H, made = dict(task["sizes"])["n_hidden"], reporting.made_by(results)
     return f"""# Figure 3: random and adversarial sub-networks
 
-{preset.about} (order {about["order"]}), one network a method, seed 0: LSTM of {preset.n_hidden} units,
-{preset.epochs:g} epochs, batches of {preset.batch}, {preset.optimizer} at {preset.lr:g}; p or δ and weight: {settings}.
-(a) {images} test images, {about["draws"]} random masks (p = {P}, one for all images) and {about["draws"]} draws of the
-greedy adversary (K = 2, {flips} units, a mask an image);
-the paper draws 500 on all of MNIST. (b) The mean adversarial mask is over {of_masks} test images.
-`{about["command"]}` at {reporting.at_commit(about)}, {about["seconds"]} s on {about["cores"]} cores ({about["cpu"]}),
-NumPy {about["numpy"]}.
+{task["about"]}, one network a method, seed 0 with the settings of `compare-{task["name"]}`: LSTM of {H} units,
+{task["epochs"]:g} epochs, batches of {task["batch"]}, Adam at {one["lr"]:g}; the weights of the best validation error.
+(a) {one["images"]:,} test images, {about["draws"]} random masks (p = {P}, one for all images) and as many draws of the
+greedy adversary (K = 2, {one["budget"]} units, a mask an image); the longest search finds one mask an image, of as many
+units. (b) The mean greedy mask over the same images.
+`{about["command"]}`, {about["seconds"]} s on {about["cores"]} cores; made on: {made}, NumPy {about["numpy"]}.
 
+{table(results)}
 """
 
 

@@ -71,7 +71,6 @@ class Job:
     root: Path
     data_dir: str | None
     device: DeviceName = "cpu"
-    track: int = 0  # test images over which the mean adversarial mask is logged each epoch; 0: none
     data: str = ""  # the fingerprint of the images
 
     @property
@@ -143,7 +142,6 @@ def work(job: Job) -> dict[str, Any]:
         progress=False,
         about=about_data(job),
         workers=1,  # several runs are trained side by side
-        track={"n": job.track, **attack(model.n_hidden)} if job.track else None,
     )
     result = {
         "preset": asdict(job.preset),
@@ -161,11 +159,6 @@ def work(job: Job) -> dict[str, Any]:
     }
     reporting.write_json(job.folder / RESULT, result, own=True)
     return result
-
-
-def attack(n_hidden: int) -> dict[str, Any]:
-    """The adversary of Figure 3: δ = 0.03, but at least three flips, and K = 2."""
-    return {"budgets": max(3, int(0.03 * n_hidden)), "search": Greedy(K=2, keep="last")}
 
 
 def _found(job: Job) -> dict[str, Any] | None:

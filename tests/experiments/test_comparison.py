@@ -14,18 +14,15 @@ pytest.importorskip("sklearn", reason="the digits come with scikit-learn")
 pytest.importorskip("matplotlib", reason="figures need matplotlib")
 pytest.importorskip("threadpoolctl", reason="experiments set BLAS threads")
 
-from experiments import digits, figure3, table1
+from experiments import digits, table1
 from experiments.bench import images as bench_images
 from experiments.parts import comparison, cost, reporting
 from experiments.parts.comparison import Job, Preset, best_setting, compare
 from experiments.parts.comparison_report import errors, figure, p_value, table, verdict, wilcoxon
 from minadv.backend import Device
 from minadv.cli import main
-from minadv.data.images.batches import take
-from minadv.models.classifier import Batch
 from minadv.regularizers import RDrop
 from minadv.tasks.images import task
-from minadv.tasks.run import load
 from minadv.training.runs import checkpoints
 from minadv.training.runs.folder import RunError
 from tests.support.idxfiles import write_four
@@ -315,7 +312,7 @@ def test_runs_on_other_images_are_not_taken_over(tmp_path: Path, capsys: Any) ->
         call("b")
 
 
-@pytest.mark.parametrize("experiment", [table1, digits, figure3])
+@pytest.mark.parametrize("experiment", [table1, digits])
 def test_the_device_reaches_the_training(
     experiment: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
@@ -348,36 +345,11 @@ def test_only_the_search_is_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(comparison, "fit", fit)
     preset = replace(SMALL, epochs=4, search_epochs=1, batch=100)
-    for part in ("search", "final", "figure3"):
+    for part in ("search", "final"):
         with pytest.raises(NotImplementedError):
             comparison.work(Job(preset, "VD", "s", 0, 0.1, 0.0, part, tmp_path, None))
     per_epoch = 1257 // 100
-    assert seen == {"search": per_epoch, "final": 4 * per_epoch, "figure3": 4 * per_epoch}
-
-
-def test_figure3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
-    preset = Preset("digits", "digits", "row", 2, 8, 8, 1, batch=200)
-    monkeypatch.setitem(table1.PRESETS, "digits", preset)
-    monkeypatch.setattr(figure3, "METHODS", ("VD", "AdD K=1"))
-    options = ["--draws", "3", "--images", "150", "--device", "cpu", "--runs", str(tmp_path / "runs")]
-    found = []
-    for batch in (40, 150):  # how many images pass together changes nothing
-        monkeypatch.setattr(figure3, "BATCH", batch)
-        figure3.main([*options, "--out", str(tmp_path / str(batch))])
-        found.append(json.loads((tmp_path / str(batch) / "figure3-digits.json").read_text())["results"])
-    assert found[0] == found[1]
-    for r in found[0]:
-        assert (r["images"], r["mask_images"], len(r["random"]), len(r["masks"][-1])) == (150, 150, 3, 8)
-        assert np.mean(r["adversarial"]) < np.mean(r["random"])
-    run = load(tmp_path / "runs" / "digits" / "figure3" / "s-VD-0.1-0-seed0")
-    data = comparison.load(preset, "s", None)
-    right = run.model.body(run.last, Batch(*take(data.test, slice(0, 150))), masks={}, noise=None)[0]
-    logits = run.model.logits(run.last, right)[-1]
-    assert found[0][0]["accuracy"] == pytest.approx(100 * (logits.argmax(axis=1) == data.test.y[:150]).mean())
-    text = (tmp_path / "150" / "figure3-digits.md").read_text()
-    assert "(a) 150 test images, 3 random masks" in text
-    assert "(b) The mean adversarial mask is over 150 test images" in text
-    assert (tmp_path / "150" / "figure3-digits.png").stat().st_size > 10_000
+    assert seen == {"search": per_epoch, "final": 4 * per_epoch}
 
 
 def test_bench_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
