@@ -46,8 +46,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         print(estimate(task, given, args.workers))
         return
     started = time.time()
-    path = args.out / f"compare-{task.name}.json"
-    unfinished = args.out / "unfinished" / path.name
+    path, unfinished = plan.files_of(task.name, args.out)
     known = Known(r for file in (path, unfinished) if file.exists() for r in reporting.read_results(file)["results"])
     results = so_far(task, given, known) if args.so_far else compare(task, given, args.workers, known)
     about = reporting.facts(started, task=asdict(task), passes=passes())

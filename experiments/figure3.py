@@ -23,7 +23,7 @@ import numpy as np
 
 from experiments.parts import records, reporting
 from experiments.parts.compared import images, report
-from experiments.parts.compared.plan import TASKS, Job
+from experiments.parts.compared.plan import TASKS, Job, files_of, settings
 from minadv import masks
 from minadv.adversary import find_adversary
 from minadv.backend import Array, to_device
@@ -125,15 +125,22 @@ def accuracy(network: Network, m: Callable[[slice, Batch], dict[str, Array]]) ->
 
 
 def chosen(task: str, out: Path, given: dict[str, Any]) -> list[Job]:
-    """A job for each method, with the settings and the learning rate that `compare` chose; raises DataError without."""
-    path = out / f"compare-{task}.json"
-    if not path.exists():
-        raise DataError(f"{path} is not there, which tells the settings: run python -m experiments.compare {task}")
-    rows = report.reported(reporting.read_results(path))
+    """A job for each method, with the settings and the learning rate that `compare` chose; raises DataError without.
+
+    They are known as soon as all that chooses is done, which `compare --so-far` writes down.
+    """
+    path = next((file for file in files_of(task, out) if file.exists()), None)
+    asked = f"run python -m experiments.compare {task} first, or with --so-far once its settings are chosen"
+    if path is None:
+        raise DataError(f"{out} has no results of {task}, which tell the settings: {asked}")
+    results = reporting.read_results(path)["results"]
+    rated, tried = ([r for r in results if r["part"] == part] for part in ("rates", "settings"))
     jobs = []
     for method in METHODS:
-        one = next(iter(rows[method].values()))
-        jobs.append(Job(TASKS[task], method, one["strength"], one["weight"], one["lr"], 0, "figure3", **given))
+        if {(r["strength"], r["weight"]) for r in tried if r["method"] == method} < set(settings(method)):
+            raise DataError(f"{path} does not have all settings of {method} yet: {asked}")
+        setting = report.best_setting(tried, method)
+        jobs.append(Job(TASKS[task], method, *setting, report.best_rate(rated), 0, "figure3", **given))
     return jobs
 
 

@@ -12,8 +12,10 @@ pytest.importorskip("sklearn", reason="the digits are scikit-learn's")
 pytest.importorskip("tqdm", reason="experiments show progress")
 
 from experiments import compare, figure3
+from experiments.parts import reporting
 from experiments.parts.compared import images, plan
 from experiments.parts.compared.plan import Task
+from minadv.base.errors import DataError
 from minadv.models.classifier import Batch
 from minadv.tasks.run import load
 
@@ -48,8 +50,8 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_sub_networks_of_the_networks_that_were_compared(
     runs: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compare, "choice", lambda task, tuned: dict.fromkeys(TINY.methods, (0.2, 1.0)))
-    monkeypatch.setattr(plan, "trials", lambda *a: [])
+    for module in (plan, figure3):
+        monkeypatch.setattr(module, "settings", lambda method, *kind: [(0.2, 1.0), (0.2, 0.0)])
     compare.main(["tiny", *runs])
     figure3.main(["--task", "tiny", "--draws", "4", "--images", "150", "--device", "cpu", *runs])
     data = json.loads((tmp_path / "figure3-tiny.json").read_text())
@@ -61,8 +63,10 @@ def test_sub_networks_of_the_networks_that_were_compared(
         assert np.mean(r["adversarial"]) < np.mean(r["random"])
         assert r["strong"] <= np.mean(r["adversarial"])
         assert len(set(r["adversarial"])) > 1
-        run = load(tmp_path / "runs" / "tiny" / "figure3" / f"{r['method'].replace(' ', '_')}-0.2-1-0.01-seed0")
-        job = images.Job(TINY, r["method"], 0.2, 1.0, 1e-2, 0, "figure3", tmp_path)
+        run = load(
+            tmp_path / "runs" / "tiny" / "figure3" / f"{r['method'].replace(' ', '_')}-0.2-{r['weight']:g}-0.01-seed0"
+        )
+        job = images.Job(TINY, r["method"], 0.2, r["weight"], 1e-2, 0, "figure3", tmp_path)
         test = images.data_of(job).test
         batch = Batch(test.x[:150].transpose(1, 0, 2), test.y[:150])
         logits = run.model.logits(run.params, run.model.body(run.params, batch, masks={}, noise=None)[0])[-1]
@@ -77,7 +81,23 @@ def test_without_a_comparison_there_are_no_settings(runs: list[str], capsys: Any
     with pytest.raises(SystemExit) as stopped:
         figure3.main(["--task", "tiny", "--device", "cpu", *runs])
     assert stopped.value.code == 2
-    assert capsys.readouterr().err.endswith("which tells the settings: run python -m experiments.compare tiny\n")
+    assert "which tell the settings: run python -m experiments.compare tiny first" in capsys.readouterr().err
+
+
+def test_settings_are_known_when_all_that_chooses_is_done(runs: list[str], tmp_path: Path) -> None:
+    rated = [{"part": "rates", "method": "none", "lr": lr, "valid": 1 / lr, "valid_loss": 0} for lr in (1e-3, 1e-2)]
+    tried = [
+        {"part": "settings", "method": method, "strength": s, "weight": w, "valid": abs(w - 3), "valid_loss": s}
+        for method in figure3.METHODS
+        for s, w in plan.settings(method)
+    ]
+    where = plan.files_of("tiny", tmp_path)[1]
+    reporting.write_results(where, {"results": [*rated, *tried]})
+    jobs = figure3.chosen("tiny", tmp_path, {"root": tmp_path})
+    assert [(j.method, j.strength, j.weight, j.lr) for j in jobs] == [("FD", 0.1, 3, 1e-2), ("AdD K=2", 0.06, 3, 1e-2)]
+    reporting.write_results(where, {"results": [*rated, *tried[:-1]]})
+    with pytest.raises(DataError, match="does not have all settings of AdD K=2 yet"):
+        figure3.chosen("tiny", tmp_path, {"root": tmp_path})
 
 
 def test_one_axis_for_all_histograms_and_whole_epochs() -> None:

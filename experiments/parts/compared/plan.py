@@ -122,6 +122,12 @@ def settings(method: str, kind: str = "images") -> list[tuple[float, float]]:
     return [(s, unit), (s, 3 * unit), (2 * s, 3 * unit), (s, 10 * unit)]
 
 
+def files_of(task: str, out: Path) -> tuple[Path, Path]:
+    """Where the results of a task are written: when all of it is done, and until then."""
+    name = f"compare-{task}.json"
+    return out / name, out / "unfinished" / name
+
+
 def rates(task: Task, given: dict[str, Any]) -> list[Job]:
     """The jobs that choose the learning rate, all without a regularizer."""
     return [Job(task, "none", 0.0, 0.0, lr, seed, "rates", **given) for lr in task.lrs for seed in TUNING]

@@ -259,7 +259,7 @@ def figure(data: Data) -> Any:
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
-    from matplotlib.ticker import MaxNLocator, NullFormatter, ScalarFormatter
+    from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
 
     rows, found = reported(data), differences(data)
     drawn, (left, right) = plt.subplots(1, 2, figsize=(13, 5))
@@ -272,7 +272,7 @@ def figure(data: Data) -> Any:
     left.set(xlabel="core seconds of a run", ylabel=f"test {data['facts']['task']['metric']} (bars: standard error)")
     left.set_xscale("log")
     left.margins(x=0.25)  # room for the names on the right
-    left.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
+    left.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     left.xaxis.set_major_formatter(ScalarFormatter())
     left.xaxis.set_minor_formatter(NullFormatter())
     named = [(row, found[row, "none"][0]) for row in rows if (row, "none") in found]
