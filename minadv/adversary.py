@@ -25,7 +25,7 @@ import numpy as np
 from minadv import distances, masks, protocol
 from minadv.backend import Array, namespace
 from minadv.base.checks import expect_floating, expect_generator, expect_shape
-from minadv.base.numbers import Portion
+from minadv.base.numbers import Delta
 from minadv.base.shared_draws import Rng
 from minadv.base.trees import any_array
 from minadv.objective import Masks, Objective, Remembered, Search, Visit
@@ -70,7 +70,7 @@ def find_adversary(
     batch: Any,
     *,
     search: Search = Greedy(),
-    delta: Portion | Mapping[str, Portion] | None = None,
+    delta: Delta | Mapping[str, Delta] | None = None,
     budgets: int | Mapping[str, int] | None = None,
     eps0: Array | Mapping[str, Array] | None = None,
     distance: str = "js",
@@ -194,7 +194,7 @@ def find_budgets(
     *,
     search: Search = Greedy(),
     sites: tuple[str, ...] | None = None,
-    delta: Portion | Mapping[str, Portion] | None = None,
+    delta: Delta | Mapping[str, Delta] | None = None,
     budgets: int | Mapping[str, int] | None = None,
 ) -> dict[str, int]:
     """The number of flips of each searched site, from ``delta`` or ``budgets``; raises ValueError if that is none."""

@@ -14,7 +14,7 @@ from minadv import distances
 from minadv.backend import Array, namespace, same_place
 from minadv.base import shared_draws
 from minadv.base.numbers import ZeroOrMore
-from minadv.base.schema import expect_type
+from minadv.base.schema import expect_fields
 from minadv.terms import Regularizer, Setting, Tally, Term
 
 
@@ -26,10 +26,10 @@ class AT(Regularizer):
     and the perturbation is held constant. The likelihood is taken at the unperturbed input. Needs targets.
     """
 
-    norm: float = 5.0
+    norm: ZeroOrMore = 5.0
 
     def __post_init__(self) -> None:
-        expect_type("norm", self.norm, ZeroOrMore)
+        expect_fields(self)
 
     @property
     def needs_targets(self) -> bool:
@@ -60,13 +60,12 @@ class VAT(Regularizer):
     gradient goes to the base pass. Both passes share their noise, or its difference would be part of the KL.
     """
 
-    norm: float = 5.0
-    xi: float = 0.1
+    norm: ZeroOrMore = 5.0
+    xi: ZeroOrMore = 0.1
     lam: Array | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        expect_type("norm", self.norm, ZeroOrMore)
-        expect_type("xi", self.xi, ZeroOrMore)
+        expect_fields(self)
 
     def term(self, on: Setting) -> Term:
         clean = on.run()

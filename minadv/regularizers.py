@@ -25,8 +25,8 @@ from typing import Any
 from minadv import distances, masks
 from minadv.adversary import expect_search, find_adversary, find_budgets
 from minadv.backend import Array, namespace
-from minadv.base.numbers import Few, Portion, Size
-from minadv.base.schema import expect_type
+from minadv.base.numbers import Delta, Few, Probability, Size
+from minadv.base.schema import expect_fields
 from minadv.base.trees import tree_add
 from minadv.perturbations import AT, VAT
 from minadv.protocol import choose_sites
@@ -50,13 +50,13 @@ class Plain(Regularizer):
 class VD(Regularizer):
     """Variational dropout: the likelihood under one random mask, the same at every step. The value is zero."""
 
-    p: float = 0.1
+    p: Probability = 0.1
     scale: masks.Scale = "inverted"
     sites: tuple[str, ...] | None = None
     passes = 1
 
     def __post_init__(self) -> None:
-        masks.expect_probability(self.p)
+        expect_fields(self, only=("p",))
         masks.expect_scale(self.scale, self.p)
 
     def term(self, on: Setting) -> Term:
@@ -70,7 +70,7 @@ class EL(Regularizer):
     ``samples`` is the number of Monte-Carlo masks. The likelihood is the mean under them, as in dropout training.
     """
 
-    p: float = 0.1
+    p: Probability = 0.1
     distance: str = "js"
     lam: Array | None = field(default=None, repr=False, compare=False)
     scale: masks.Scale = "inverted"
@@ -80,10 +80,9 @@ class EL(Regularizer):
     sites: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        masks.expect_probability(self.p)
+        expect_fields(self, only=("p", "samples", "stop_base", "share_noise"))
         masks.expect_scale(self.scale, self.p)
         distances.by_name(self.distance)
-        expect_type("samples", self.samples, Few)
 
     def term(self, on: Setting) -> Term:
         noise = on.second_noise(self.share_noise)
@@ -107,7 +106,7 @@ class FD(Regularizer):
     ``distance="logit2"`` is the form for language models.
     """
 
-    p: float = 0.1
+    p: Probability = 0.1
     distance: str = "js"
     lam: Array | None = field(default=None, repr=False, compare=False)
     scale: masks.Scale = "inverted"
@@ -116,7 +115,7 @@ class FD(Regularizer):
     double: bool = True
 
     def __post_init__(self) -> None:
-        masks.expect_probability(self.p)
+        expect_fields(self, only=("p", "share_noise", "double"))
         masks.expect_scale(self.scale, self.p)
         distances.by_name(self.distance)
 
@@ -172,21 +171,22 @@ class AdD(Regularizer):
     last mask of its search without scoring it. The other options are those of `minadv.adversary.find_adversary`.
     """
 
-    delta: Portion | Mapping[str, Portion] | None = None
+    delta: Delta | Mapping[str, Delta] | None = None
     budgets: Size | Mapping[str, Size] | None = None  # instead of delta; neither: `minadv.masks.few_flips`
     search: Search = Greedy(keep="last")
     distance: str = "js"
     lam: Array | None = field(default=None, repr=False, compare=False)
     scale: masks.Scale = "none"
-    p: float | None = None  # for scale="inverted"
+    p: Probability | None = None  # for scale="inverted"
     stop_base: bool = False
     share_noise: bool = True
     sites: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
+        expect_search(self.search)
+        expect_fields(self, only=("p", "stop_base", "share_noise"))
         if self.delta is not None and self.budgets is not None:
             raise ValueError(f"delta is {self.delta} and budgets is {self.budgets}: give one of the two")
-        expect_search(self.search)
         distances.by_name(self.distance)
         masks.expect_scale(self.scale, self.p)
 
@@ -249,6 +249,7 @@ class Sum(Regularizer):
     def __post_init__(self) -> None:
         if not isinstance(self.parts, tuple | list) or not all(isinstance(part, Regularizer) for part in self.parts):
             raise TypeError(f"parts is {self.parts!r}, expected a tuple of regularizers: Sum((AdD(), VAT()))")
+        expect_fields(self, only=("weights",))
         if not self.parts or (self.weights is not None and len(self.weights) != len(self.parts)):
             raise ValueError(f"parts is {self.parts} and weights {self.weights}, expected one weight for each part")
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
-from minadv import gradcheck
+from minadv import gradcheck, masks
 from minadv.adversary import find_adversary
 from minadv.distances import by_name
 from minadv.memory import Memory
@@ -51,11 +51,25 @@ def test_defaults_are_the_papers():
         *((lambda kind=kind, x=x: kind(norm=x), "norm is") for kind in (AT, VAT) for x in (-1.0, math.inf, math.nan)),
         (lambda: VAT(xi=math.inf), "xi is inf"),
         (lambda: Memory(fresh=-1), "fresh is -1"),
+        *((lambda kind=kind: kind(p="x"), "p is 'x', expected a probability") for kind in (VD, EL, FD, Pi, RDrop, AdD)),
+        *((lambda kind=kind, x=x: kind(norm=x), "norm is") for kind in (AT, VAT) for x in ("x", True, None, 10**400)),
+        (lambda: VAT(xi=True), "xi is True, expected zero or a positive number"),
+        (lambda: FD(double=1.5), "double is 1.5, expected one of True, False"),
+        (lambda: Sum((AT(),), weights=("x",)), r"weights\[0\] is 'x', expected a finite number"),
     ],
 )
 def test_what_cannot_be_is_refused_when_the_record_is_made(make, said):
     with pytest.raises((ValueError, TypeError), match=said):
         make()
+
+
+def test_what_is_no_share_and_no_probability():
+    for delta in (-0.1, 1.5, True, "x", None):
+        with pytest.raises(ValueError, match=f"^delta is {delta!r}, expected a share of the units from 0 to 1$"):
+            masks.budget(delta, 10)
+    for p in (-0.1, 1.0, True, "x", None):
+        with pytest.raises(ValueError, match=f"^p is {p!r}, expected a probability"):
+            masks.expect_probability(p)
 
 
 def test_a_norm_of_zero_is_one():

@@ -99,8 +99,10 @@ def _threads(can_be_set: bool) -> str:
     if not can_be_set and machine.blas_most() != 1:
         return "BLAS threads as BLAS decides in each worker: install threadpoolctl to let minadv set them"
     large = min(cores, machine.blas_most() or cores)
-    said = f"{cores} workers x 1 BLAS thread = {cores} for small networks, 1 worker x {large} = {large} for large ones"
-    return f"{said}, on {cores} cores" + (f"; at most as many BLAS threads as {setting} says" if setting else "")
+    several = "s" * (cores > 1)
+    small = f"{cores} worker{several} x 1 BLAS thread = {cores}"
+    said = f"{small} for small networks, 1 worker x {large} = {large} for large ones, on {cores} core{several}"
+    return said + (f"; at most as many BLAS threads as {setting} says" if setting else "")
 
 
 def _saving() -> str:

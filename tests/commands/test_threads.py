@@ -182,3 +182,22 @@ def test_words_that_are_handed_out_hold_no_limit(language: Path, watch: Watch) -
     next(iter(words))
     assert watch.blas == {1}
     assert {library["num_threads"] for library in threads.libraries()} == {2}
+
+
+@pytest.mark.parametrize(
+    ("cores", "setting", "said"),
+    [
+        (1, None, "1 worker x 1 BLAS thread = 1 for small networks, 1 worker x 1 = 1 for large ones, on 1 core"),
+        (4, None, "4 workers x 1 BLAS thread = 4 for small networks, 1 worker x 4 = 4 for large ones, on 4 cores"),
+        (4, "3", "1 worker x 3 = 3 for large ones, on 4 cores; at most as many BLAS threads as OMP_NUM_THREADS=3 says"),
+    ],
+)
+def test_doctor_says_the_product(
+    cores: int, setting: str | None, said: str, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.setattr(machine, "cores", lambda *_: cores)
+    if setting is not None:
+        monkeypatch.setenv("OMP_NUM_THREADS", setting)
+    assert main(["doctor", "--device", "cpu"]) == 0
+    [line] = [line for line in capsys.readouterr().out.splitlines() if line.startswith("threads")]
+    assert line.endswith(said)
