@@ -86,8 +86,8 @@ def test_the_bar_counts_from_where_a_run_goes_on(run: Path, put: Any, bars: list
     train(task(put), Recipe(steps=2), run, title="AdD", progress=False)
     train(task(put), Recipe(steps=6), run)
     assert bars == [
-        (20, {"done": 0, "unit": "image", "title": "AdD", "shown": False}),
-        (60, {"done": 20, "unit": "image", "title": "", "shown": True}),
+        (20, {"done": 0, "unit": "sequence", "title": "AdD", "shown": False}),
+        (60, {"done": 20, "unit": "sequence", "title": "", "shown": True}),
     ]
 
 
