@@ -90,10 +90,21 @@ def examine(task: Figure3) -> dict[str, Any]:
             "random": [random_draw(network, n) for n in range(task.draws)],
             "adversarial": [attacked(network, budget, GREEDY, n) for n in range(task.draws)],
             "strong": attacked(network, budget, STRONG, 0),
-            "masks": [record["valid_mean_mask"]["layer0"] for record in run.records],
+            "kept": [kept(record["valid_mean_mask"]["layer0"], len(test)) for record in run.records],
             "epochs": [record["epoch"] for record in run.records],
             "images": len(test),
         }
+
+
+def kept(shares: Sequence[float], images: int) -> list[int]:
+    """How many of the images keep each unit, in the place of shares: a third of the digits."""
+    return [round(share * images) for share in shares]
+
+
+def masks_of(result: dict[str, Any]) -> Array:
+    """The mean adversarial mask of each epoch, ``(epochs, H)``."""
+    found: Array = np.array(result["kept"]) / result["images"]
+    return found
 
 
 def random_draw(network: Network, n: int) -> float:
@@ -148,7 +159,7 @@ def table(results: Sequence[dict[str, Any]]) -> str:
     """The histograms in numbers, and how evenly the adversary spreads over the units in the last epoch."""
     rows = []
     for r in results:
-        drops = 1 - np.array(r["masks"][-1])
+        drops = 1 - masks_of(r)[-1]
         share = drops / drops.sum()
         entropy = -np.sum(share[share > 0] * np.log(share[share > 0]))
         rows.append(
@@ -185,7 +196,7 @@ def figure(results: Sequence[dict[str, Any]]) -> Any:
         layout="constrained",
     )
     low = min(min(*r["adversarial"], r["strong"]) for r in results)
-    least = min(np.min(r["masks"]) for r in results)  # the colours begin at the most attacked unit
+    least = min(masks_of(r).min() for r in results)  # the colours begin at the most attacked unit
     bins = np.linspace(low - 0.5, 100, 60)
     for column, r in enumerate(results):
         axes[0, column].hist(r["random"], bins=bins, alpha=0.7, label="random masks")
@@ -193,7 +204,7 @@ def figure(results: Sequence[dict[str, Any]]) -> Any:
         axes[0, column].axvline(r["strong"], color="C3", linestyle="--", linewidth=1.5, label="longest search")
         axes[0, column].axvline(r["accuracy"], color="black", linewidth=1, label="full network")
         axes[0, column].set(title=f"trained with {r['method']}", xlabel="test accuracy %")
-        rows = np.array(r["masks"])
+        rows = masks_of(r)
         half = r["epochs"][0] / 2  # each row in the middle of its epoch
         extent = (-0.5, rows.shape[1] - 0.5, r["epochs"][-1] + half, half)
         shown = axes[1, column].imshow(rows, aspect="auto", vmin=least, vmax=1, extent=extent, interpolation="nearest")

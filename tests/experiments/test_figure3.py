@@ -59,7 +59,7 @@ def test_sub_networks_of_the_networks_that_were_compared(
     for r in data["results"]:
         (same,) = (c for c in compared if c["method"] == r["method"] and c["part"] == "final")
         assert r["error"] == same["test"]  # looking at a network does not change its training
-        assert (r["images"], len(r["random"]), len(r["adversarial"]), len(r["masks"][-1])) == (150, 4, 4, 16)
+        assert (r["images"], len(r["random"]), len(r["adversarial"]), len(r["kept"][-1])) == (150, 4, 4, 16)
         assert np.mean(r["adversarial"]) < np.mean(r["random"])
         assert r["strong"] <= np.mean(r["adversarial"])
         assert len(set(r["adversarial"])) > 1
@@ -69,6 +69,8 @@ def test_sub_networks_of_the_networks_that_were_compared(
         job = images.Job(TINY, r["method"], 0.2, r["weight"], 1e-2, 0, "figure3", tmp_path)
         test = images.data_of(job).test
         batch = Batch(test.x[:150].transpose(1, 0, 2), test.y[:150])
+        shares = [record["valid_mean_mask"]["layer0"] for record in run.records]
+        np.testing.assert_allclose(figure3.masks_of(r), shares, atol=1e-6)
         logits = run.model.logits(run.params, run.model.body(run.params, batch, masks={}, noise=None)[0])[-1]
         assert r["accuracy"] == pytest.approx(100 * (logits.argmax(axis=1) == test.y[:150]).mean())
     text = (tmp_path / "figure3-tiny.md").read_text()
@@ -110,7 +112,8 @@ def test_one_axis_for_all_histograms_and_whole_epochs() -> None:
             "epochs": [1.0, 2.0, 3.0],
             "random": list(rng.uniform(90, 95, 9)),
             "adversarial": list(rng.uniform(strong, 90, 9)),
-            "masks": rng.uniform(0.5, 1, (3, 4)).tolist(),
+            "images": 100,
+            "kept": rng.integers(50, 101, (3, 4)).tolist(),
         }
         for method, strong in (("FD", 70.0), ("AdD K=2", 85.0))
     ]
