@@ -2,12 +2,12 @@ r"""Adversarial dropout for recurrent networks in one sitting: ``python docs/one
 
 Park et al., Adversarial Dropout for Recurrent Neural Networks, AAAI 2019. A network reads the image of a digit row by
 row. Training asks two things of it: to name the digit, and to say the same after an adversary has cut the few
-recurrent units whose absence changes its prediction most. That second wish is the regularizer called AdD.
+recurrent units whose absence changes its prediction most. That second wish is AdD, a regularizer: a term added to the
+loss. Eq. 1, 4, 6, 7 and 8 are the paper's equations, beside the lines that compute them; the walk explains them.
 
 Sizes: T steps, B examples, I inputs a step, H units, C classes. Arrays have time first: ``x (T, B, I)``. ``h[t]`` is
-the state after step t, and ``h[0]`` is zero. The prefix ``d`` means "gradient of the loss with respect to".
-The same functions, for more cases, are minadv's `rnn`, `distances`, `influence`, `flip`, `searches` and
-`regularizers`; a test holds this file to them.
+the state after step t, ``h[0]`` is zero. The prefix ``d`` means "gradient of the loss with respect to". For more cases
+see minadv's `rnn`, `distances`, `influence`, `flip`, `searches` and `regularizers`; a test holds this file to them.
 """
 
 from pathlib import Path
@@ -42,7 +42,7 @@ def init(rng, I=8, H=50, C=10):
 
 
 def forward(params, x, m):
-    """States h (T+1, B, H) and logits (B, C) of the network whose recurrent units are masked by m (B, H)."""
+    """States h (T+1, B, H) under the masks m (B, H), and the logits (B, C), scores whose softmax is p."""
     T, B, H = len(x), x.shape[1], len(params["b"])
     h = np.zeros((T + 1, B, H))
     for t in range(1, T + 1):
@@ -77,7 +77,7 @@ def log_softmax(logits):
 
 
 def cross_entropy(logits, y):
-    """-log p_y of each example, and its gradient p - 1_y."""
+    """-log p_y of each example, small where the right class y is likely, and its gradient p - 1_y."""
     log_p, rows = log_softmax(logits), np.arange(len(y))
     dlogits = np.exp(log_p)
     dlogits[rows, y] -= 1
@@ -105,7 +105,7 @@ def influence_map(h, dhhat):
 
 def flip(eps, im, eps0, budget):
     """Flip the units of largest gain, only where there is a gain, and end at most `budget` units away from eps0."""
-    gain = (1 - 2 * eps) * im  # what flipping each unit adds to the distance, to first order
+    gain = (1 - 2 * eps) * im  # the order of Eq. 7: what flipping each unit adds to the distance, to first order
     flipped = eps.copy()
     for b in range(len(eps)):
         away = np.sum(eps[b] != eps0[b])
@@ -134,7 +134,7 @@ def find_adversary(params, x, logits0, budget, rng, K=1):
 
 
 def add_loss(params, x, y, weight, budget, rng):
-    """The means of -log p_y and of AdD (Eq. 4) over a batch, and the gradients of their weighted sum."""
+    """The means of -log p_y and AdD (D under the mask found, Eq. 4) over a batch; gradients of their weighted sum."""
     ones = np.ones((len(y), len(params["b"])))
     h0, logits0 = forward(params, x, ones)
     nll, dnll = cross_entropy(logits0, y)
@@ -179,7 +179,7 @@ def train(x, y, *, weight, budget=3, epochs=15, batch=50, H=50, seed=0, report=p
 
 
 def errors(params, x, y, budget, rng):
-    """The shares of wrong answers: of the full network, under random masks, and under the adversary's masks."""
+    """Shares of wrong answers: full network, random masks, and masks of an adversary with K = 2 (K = 1 in training)."""
     ones = np.ones((len(y), len(params["b"])))
     _, logits0 = forward(params, x, ones)
     random = ones.copy()
