@@ -57,7 +57,7 @@ def test_a_step_depends_on_its_number_alone(regularizer: Any, put: Any) -> None:
 
 def test_a_step_sees_its_batch(put: Any) -> None:
     toy = replace(task(put, VD(p=0.3)), model=Noted(MODEL))
-    assert (toy.per_epoch, toy.units_per_step, toy.unit, toy.first_carry()) == (6, 10, "image", None)
+    assert (toy.per_epoch, toy.units_per_step, toy.unit, toy.first_carry()) == (6, 10, "sequence", None)
     term(toy, toy.init(), 8)
     rows, data = Batches(60, 10, 0).rows(8), sequences()
     [batch] = toy.model.batches
