@@ -35,7 +35,7 @@ class Task(Protocol):
 
     @property
     def unit(self) -> str:
-        """What progress is counted in: "image", "word"."""
+        """What progress is counted in: "sequence", "word"."""
         ...
 
     def init(self) -> Any:

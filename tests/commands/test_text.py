@@ -19,7 +19,7 @@ from minadv.data.texts import reviews
 from minadv.models.text import TextClassifier
 from minadv.tasks.methods import ADVERSARIAL, regularizer
 from minadv.tasks.run import load, open_run
-from minadv.tasks.text.family import FAMILY
+from minadv.tasks.text.family import FAMILY, model_of
 from minadv.training.runs import checkpoints, log
 from tests.support import commands
 from tests.support.commands import parsed
@@ -223,7 +223,8 @@ PAPER = ("base", False, "js", False, "none", "strict", None)
     ],
 )
 def test_variants(task: str, options: str, form: tuple[Any, ...]) -> None:
-    found = regularizer(parsed("train", task, *options.split()))
+    args = parsed("train", task, *options.split())
+    found = regularizer(args, model_of(args, 2, 2))
     search, of_add = found.search, [getattr(found, name) for name in ("share_noise", "distance", "stop_base", "scale")]
     assert (search.start, *of_add, search.rule, search.variant) == form
     assert search.keep == "last"
@@ -231,7 +232,8 @@ def test_variants(task: str, options: str, form: tuple[Any, ...]) -> None:
 
 @pytest.mark.parametrize("method", ["el", "fd", "pi", "rdrop"])
 def test_variants_are_of_add_alone(method: str) -> None:
-    found = regularizer(parsed("train", "imdb", "--variant", "authors", "--method", method))
+    args = parsed("train", "imdb", "--variant", "authors", "--method", method)
+    found = regularizer(args, model_of(args, 2, 2))
     assert (found.share_noise, found.distance, getattr(found, "stop_base", False)) == (
         *(True, "skl" if method == "rdrop" else "js"),
         False,
