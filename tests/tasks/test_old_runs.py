@@ -40,8 +40,11 @@ def host(device: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def cpu() -> str:
+    """The processor with its family and model: one name stands for several, which round differently."""
     lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
-    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.machine())
+    told = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    names = {"model name": "", "cpu family": ", family ", "model": ", model ", "stepping": ", stepping "}
+    return "".join(before + told[name] for name, before in names.items() if name in told) or platform.machine()
 
 
 def same_machine() -> bool:
