@@ -226,7 +226,6 @@ FINISHED = (
     "influence.py",
     "layers.py",
     "lstm.py",
-    "masks.py",
     "objective.py",
     "perturbations.py",
     "protocol.py",
