@@ -1,9 +1,9 @@
 r"""Table 1: sequential images, every method, several seeds.
 
-``python -m experiments.table1 --preset digits`` (10 seeds, pixel by pixel) or ``mnist-rows``: one to two hours each on
-two cores; or ``paper``, the real sizes, for a GPU and days. Killed, it goes on where it stopped when the same command
-is given again. Writes table1-PRESET.json, .md and .png under experiments/results; with other methods or seeds than the
-preset's, beside the runs instead. ``--estimate`` tells in a minute how long the whole command would take here.
+``python -m experiments.table1 --preset mnist-rows``: two hours on two cores; or ``paper``, the real sizes, for a GPU and
+days. Killed, it goes on where it stopped when the same command is given again. Writes table1-PRESET.json, .md and .png
+under experiments/results; with other methods or seeds than the preset's, beside the runs instead. ``--estimate`` tells
+in a minute how long the whole command would take here. `experiments.compare` has smaller tables, of converged networks.
 """
 
 from __future__ import annotations
@@ -24,11 +24,6 @@ PRESETS = {
     preset.name: preset
     for preset in (
         Preset(
-            *("digits", "digits", "pixel", 1, 100, 20, 10),
-            batch=50,  # as many steps as with 100 images and twice the epochs, in half the time
-            about="8 x 8 digits pixel by pixel, T = 64",
-        ),
-        Preset(
             *("mnist-rows", "mnist", "row", 1, 64, 10, 5),
             lr=3e-3,
             batch=200,
@@ -45,7 +40,7 @@ PRESETS = {
 def main(argv: Sequence[str] | None = None) -> None:
     """The command line."""
     parser = Parser(prog="python -m experiments.table1", description=__doc__)
-    parser.add_argument("--preset", choices=PRESETS, default="digits", help="size (default digits)")
+    parser.add_argument("--preset", choices=PRESETS, required=True, help="size")
     parser.add_argument("--seeds", type=positive, help="networks for each method (default: the preset's)")
     parser.add_argument(
         "--methods", nargs="+", choices=AVAILABLE, default=list(METHODS), help="(default: all but RDrop)"

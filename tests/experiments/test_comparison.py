@@ -216,33 +216,33 @@ def test_digits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) ->
 
 
 def test_table1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
-    monkeypatch.setitem(table1.PRESETS, "digits", Preset("digits", "digits", "row", 2, 8, 0.5, 1, batch=600))
-    options = ["--methods", "none", "VD", "--seeds", "2", "--runs", str(tmp_path / "runs"), "--out", str(tmp_path)]
+    monkeypatch.setitem(table1.PRESETS, "tiny", Preset("tiny", "digits", "row", 2, 8, 0.5, 1, batch=600))
+    options = ["--preset", "tiny", "--methods", "none", "VD", "--seeds", "2", "--runs", str(tmp_path / "runs"), "--out", str(tmp_path)]
     table1.main(options)
-    data = json.loads((tmp_path / "table1-digits.json").read_text())
+    data = json.loads((tmp_path / "table1-tiny.json").read_text())
     assert (len(data["search"]), len(data["results"]), data["facts"]["seeds"]) == (8, 8, 2)
-    text = (tmp_path / "table1-digits.md").read_text()
+    text = (tmp_path / "table1-tiny.md").read_text()
     assert "mean ± standard deviation over 2 seeds" in text
     assert f"{reporting.core_time(data['search'] + data['results'])} in 16 runs" in text
-    assert text.endswith(verdict(table1.PRESETS["digits"], data["results"], ["none", "VD"]) + "\n")
+    assert text.endswith(verdict(table1.PRESETS["tiny"], data["results"], ["none", "VD"]) + "\n")
     assert f"Made on: {data['facts']['cpu']}, {reporting.at_commit(data['facts'])}." in text
-    (tmp_path / "table1-digits.md").unlink()
+    (tmp_path / "table1-tiny.md").unlink()
     with monkeypatch.context() as later:  # the text is of the preset that the numbers are of
-        later.setitem(table1.PRESETS, "digits", replace(table1.PRESETS["digits"], epochs=7, lr=0.5))
-        table1.main(["--report-only", "--out", str(tmp_path)])
-    assert (tmp_path / "table1-digits.md").read_text() == text
-    table1.main(["--methods", "none", "--runs", str(tmp_path / "runs")])  # a part is not written over the whole
-    assert (tmp_path / "runs" / "table1-digits.md").exists()
+        later.setitem(table1.PRESETS, "tiny", replace(table1.PRESETS["tiny"], epochs=7, lr=0.5))
+        table1.main(["--preset", "tiny", "--report-only", "--out", str(tmp_path)])
+    assert (tmp_path / "table1-tiny.md").read_text() == text
+    table1.main(["--preset", "tiny", "--methods", "none", "--runs", str(tmp_path / "runs")])  # a part is not written over the whole
+    assert (tmp_path / "runs" / "table1-tiny.md").exists()
 
 
 def test_estimate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     """The steps and evaluations that it counts are those that the comparison then makes."""
-    preset = Preset("digits", "digits", "row", 2, 8, 2, 2, batch=200, search_epochs=1.5, tasks=("s",))
-    monkeypatch.setitem(table1.PRESETS, "digits", preset)
+    preset = Preset("tiny", "digits", "row", 2, 8, 2, 2, batch=200, search_epochs=1.5, tasks=("s",))
+    monkeypatch.setitem(table1.PRESETS, "tiny", preset)
     monkeypatch.setattr(cost, "SECONDS", 0.1)
-    options = ["--methods", "none", "VD", "--device", "cpu", "--runs", str(tmp_path / "runs"), "--out", str(tmp_path)]
+    options = ["--preset", "tiny", "--methods", "none", "VD", "--device", "cpu", "--runs", str(tmp_path / "runs"), "--out", str(tmp_path)]
     table1.main([*options, "--estimate"])
-    rows = json.loads((tmp_path / "table1-digits-cost.json").read_text())["rows"]
+    rows = json.loads((tmp_path / "table1-tiny-cost.json").read_text())["rows"]
     assert not (tmp_path / "runs").exists()
     seen = {"runs": 0, "steps": 0, "images": 0}
     fit, evaluate = comparison.fit, task.evaluate
@@ -281,11 +281,11 @@ def test_what_an_estimate_says() -> None:
 def test_runs_of_another_preset_are_not_taken_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
-    preset = Preset("digits", "digits", "row", 2, 8, 0.5, 1, batch=600, search=False, tasks=("s",))
-    options = ["--methods", "none", "--device", "cpu", "--runs", str(tmp_path / "runs"), "--out", str(tmp_path)]
-    monkeypatch.setitem(table1.PRESETS, "digits", preset)
+    preset = Preset("tiny", "digits", "row", 2, 8, 0.5, 1, batch=600, search=False, tasks=("s",))
+    options = ["--preset", "tiny", "--methods", "none", "--device", "cpu", "--runs", str(tmp_path / "runs"), "--out", str(tmp_path)]
+    monkeypatch.setitem(table1.PRESETS, "tiny", preset)
     table1.main(options)
-    monkeypatch.setitem(table1.PRESETS, "digits", replace(preset, lr=0.02))
+    monkeypatch.setitem(table1.PRESETS, "tiny", replace(preset, lr=0.02))
     capsys.readouterr()
     with pytest.raises(SystemExit) as stopped:
         table1.main(options)
@@ -312,9 +312,9 @@ def test_runs_on_other_images_are_not_taken_over(tmp_path: Path, capsys: Any) ->
         call("b")
 
 
-@pytest.mark.parametrize("experiment", [table1, digits])
+@pytest.mark.parametrize(("experiment", "which"), [(table1, ["--preset", "tiny"]), (digits, [])])
 def test_the_device_reaches_the_training(
-    experiment: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+    experiment: Any, which: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     """On a GPU, one process; none is there, so that the first training ends the experiment."""
 
@@ -328,11 +328,12 @@ def test_the_device_reaches_the_training(
         assert workers == 1
         return [work(task) for task in tasks]
 
+    monkeypatch.setitem(table1.PRESETS, "tiny", replace(SMALL, name="tiny", search=True))
     monkeypatch.setattr(comparison, "fit", fit)
     monkeypatch.setattr(comparison.reporting, "run_all", run_all)
     monkeypatch.setattr(reporting, "choose_device", lambda device: Device(device, None, "a GPU, it is said"))
     with pytest.raises(Trained, match="gpu"):
-        experiment.main(["--device", "gpu", "--workers", "7", "--runs", str(tmp_path), "--out", str(tmp_path)])
+        experiment.main([*which, "--device", "gpu", "--workers", "7", "--runs", str(tmp_path), "--out", str(tmp_path)])
     assert capsys.readouterr().err == "device: a GPU, it is said\n"
 
 
