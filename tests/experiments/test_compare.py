@@ -192,6 +192,17 @@ def test_core_seconds_of_a_resumed_run_are_those_of_both_parts(tmp_path: Path, m
     assert second.seconds == 2.0 + 4.0
 
 
+def test_a_language_model_may_learn_from_the_first_words_alone(tmp_path: Path) -> None:
+    some = replace(WORDS, sizes=(*WORDS.sizes, ("words", 5000)))
+    whole, part = (
+        language.data_of(Job(task, "none", 0.0, 0.0, 10.0, 0, "final", **given(tmp_path))) for task in (WORDS, some)
+    )
+    assert part.train.tolist() == whole.train[:5000].tolist()
+    assert part.test.tolist() == whole.test.tolist()
+    assert part.fingerprint != whole.fingerprint
+    assert some.digest != WORDS.digest
+
+
 def test_an_ensemble_of_language_models_averages_the_probability_of_each_word(tmp_path: Path) -> None:
     first = Job(WORDS, "FD", 0.1, 0.1, 10.0, 0, "final", **given(tmp_path))
     results = [work(replace(first, member=member)) for member in range(MATCHED["FD"])]

@@ -42,8 +42,9 @@ def regularizer(method: str, strength: float) -> Regularizer:
 
 
 def data_of(job: Job) -> Corpus:
-    """The text of a job: that of its task, whichever the seed."""
-    return corpus.load(job.task.size["corpus"], job.data_dir)
+    """The text of a job, whichever the seed: of the training part, the first words where the task asks for some only."""
+    text = corpus.load(job.task.size["corpus"], job.data_dir)
+    return replace(text, train=text.train[: job.task.size.get("words")])
 
 
 def fingerprint(job: Job) -> str:
