@@ -24,7 +24,6 @@ from experiments.table1 import PRESETS
 from minadv.commands.numbers import positive
 from minadv.commands.parsing import Parser
 from minadv.data.images import Images
-from minadv.models.classifier import Classifier
 from minadv.training.loop import LOG
 from minadv.training.runs import log
 
@@ -43,21 +42,7 @@ def train(job: Job, data: Images, epochs: int, workers: int | None) -> None:
         if record["epoch"] >= epochs:
             raise minadv.Stop
 
-    reporting.begins(job.folder)
-    minadv.fit(
-        Classifier(data.train.x.shape[2], job.preset.n_hidden, data.classes),
-        data,
-        regularizer=comparison.regularizer(job),
-        recipe=comparison.recipe(job, len(data.train)),
-        batch_size=job.preset.batch,
-        seed=job.seed,
-        device=job.device,
-        out=job.folder,
-        resume=True,
-        workers=workers,
-        about=comparison.about_data(job),
-        on_evaluation=stop,
-    )
+    comparison.train(job, data, workers=workers, on_evaluation=stop)
 
 
 def curve(job: Job) -> list[dict[str, float]]:

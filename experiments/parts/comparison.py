@@ -18,6 +18,7 @@ from typing import Any
 from experiments.parts import reporting
 from minadv.backend import DeviceName
 from minadv.data import images
+from minadv.data.images import Images
 from minadv.data.images.sequences import By, as_sequences
 from minadv.models.classifier import Classifier
 from minadv.regularizers import FD, VD, AdD, Plain, RDrop, Regularizer
@@ -25,6 +26,7 @@ from minadv.searches import Greedy, Reselect
 from minadv.tasks.fit import fit
 from minadv.tasks.images.family import describe_data
 from minadv.tasks.images.task import evaluate
+from minadv.tasks.run import Run
 from minadv.training.clip import Clip
 from minadv.training.loop import Recipe
 from minadv.training.optimizers import Adam, RMSProp
@@ -127,22 +129,8 @@ def work(job: Job) -> dict[str, Any]:
     if (found := _found(job)) is not None:
         return found
     data = load(job.preset, job.task, job.data_dir)
-    reporting.begins(job.folder)
-    model = Classifier(data.train.x.shape[2], job.preset.n_hidden, data.classes)
-    run = fit(
-        model,
-        data,
-        regularizer=regularizer(job),
-        recipe=recipe(job, len(data.train)),
-        batch_size=job.preset.batch,
-        seed=job.seed,
-        device=job.device,
-        out=job.folder,
-        resume=True,
-        progress=False,
-        about=about_data(job),
-        workers=1,  # several runs are trained side by side
-    )
+    run = train(job, data, progress=False, workers=1)  # several runs are trained side by side
+    model = run.model
     result = {
         "preset": asdict(job.preset),
         "data": job.data,
@@ -159,6 +147,24 @@ def work(job: Job) -> dict[str, Any]:
     }
     reporting.write_json(job.folder / RESULT, result, own=True)
     return result
+
+
+def train(job: Job, data: Images, **how: Any) -> Run:
+    """The network of a job, trained in its folder, or from where that stopped; ``how`` are further options of `fit`."""
+    reporting.begins(job.folder)
+    return fit(
+        Classifier(data.train.x.shape[2], job.preset.n_hidden, data.classes),
+        data,
+        regularizer=regularizer(job),
+        recipe=recipe(job, len(data.train)),
+        batch_size=job.preset.batch,
+        seed=job.seed,
+        device=job.device,
+        out=job.folder,
+        resume=True,
+        about=about_data(job),
+        **how,
+    )
 
 
 def _found(job: Job) -> dict[str, Any] | None:

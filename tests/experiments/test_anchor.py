@@ -12,7 +12,6 @@ pytest.importorskip("tqdm", reason="experiments show progress")
 
 from experiments import anchor
 from experiments.parts.comparison import Preset
-from minadv import fit
 
 TINY = Preset("tiny", "digits", "row", 2, 8, 10, 1, "rmsprop", 1e-3, batch=200)
 
@@ -36,11 +35,10 @@ def test_a_run_goes_on_from_epoch_to_epoch(tmp_path: Path, monkeypatch: pytest.M
     for a, b in zip(parts["results"], whole["results"], strict=True):
         assert [one["epoch"] for one in a["curve"]] == [1, 2, 3]
         assert (a["curve"], a["test"]) == (b["curve"], b["test"])
-    monkeypatch.setattr(anchor.minadv, "fit", lambda *a, **k: pytest.fail("trained"))
+    monkeypatch.setattr(anchor.comparison, "train", lambda *a, **k: pytest.fail("trained"))
     assert run("parts", "--report-only")["results"] == parts["results"]
     assert run("parts", "--epochs", "2")["results"] == parts["results"]
     text = (tmp_path / "parts" / "anchor.md").read_text()
     assert "| none         | 3      |" in text
     assert "estimated to take 3.3 to 4.3 ms" in text
     assert (tmp_path / "parts" / "anchor.png").stat().st_size > 10_000
-    assert fit is not anchor.minadv.fit
