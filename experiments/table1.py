@@ -1,9 +1,9 @@
 r"""Table 1: sequential images, every method, several seeds.
 
-``python -m experiments.table1 --preset mnist-rows``: two hours on two cores; or ``paper``, the real sizes, for a GPU and
-days. Killed, it goes on where it stopped when the same command is given again. Writes table1-PRESET.json, .md and .png
-under experiments/results; with other methods or seeds than the preset's, beside the runs instead. ``--estimate`` tells
-in a minute how long the whole command would take here. `experiments.compare` has smaller tables, of converged networks.
+``python -m experiments.table1 --preset mnist-rows``: two hours on two cores; or ``paper``, the real sizes, for a GPU
+and days. Killed, it goes on where it stopped when the same command is given again. Writes table1-PRESET.json, .md and
+.png under experiments/results; with other methods or seeds than the preset's, beside the runs instead. ``--estimate``
+tells in a minute how long the whole command would take here. `experiments.compare` makes tables of converged networks.
 """
 
 from __future__ import annotations

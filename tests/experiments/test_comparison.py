@@ -28,6 +28,8 @@ from minadv.training.runs.folder import RunError
 from tests.support.idxfiles import write_four
 
 METHODS = ("VD", "AdD K=1")
+TINY = ["--preset", "tiny"]
+"""The options of a preset that a test puts into its place."""
 SMALL = Preset("small", "digits", "row", 2, 8, 0.5, 1, batch=200, tasks=("s",))
 
 
@@ -217,7 +219,18 @@ def test_digits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) ->
 
 def test_table1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     monkeypatch.setitem(table1.PRESETS, "tiny", Preset("tiny", "digits", "row", 2, 8, 0.5, 1, batch=600))
-    options = ["--preset", "tiny", "--methods", "none", "VD", "--seeds", "2", "--runs", str(tmp_path / "runs"), "--out", str(tmp_path)]
+    options = [
+        *TINY,
+        "--methods",
+        "none",
+        "VD",
+        "--seeds",
+        "2",
+        "--runs",
+        str(tmp_path / "runs"),
+        "--out",
+        str(tmp_path),
+    ]
     table1.main(options)
     data = json.loads((tmp_path / "table1-tiny.json").read_text())
     assert (len(data["search"]), len(data["results"]), data["facts"]["seeds"]) == (8, 8, 2)
@@ -229,9 +242,9 @@ def test_table1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) ->
     (tmp_path / "table1-tiny.md").unlink()
     with monkeypatch.context() as later:  # the text is of the preset that the numbers are of
         later.setitem(table1.PRESETS, "tiny", replace(table1.PRESETS["tiny"], epochs=7, lr=0.5))
-        table1.main(["--preset", "tiny", "--report-only", "--out", str(tmp_path)])
+        table1.main([*TINY, "--report-only", "--out", str(tmp_path)])
     assert (tmp_path / "table1-tiny.md").read_text() == text
-    table1.main(["--preset", "tiny", "--methods", "none", "--runs", str(tmp_path / "runs")])  # a part is not written over the whole
+    table1.main([*TINY, "--methods", "none", "--runs", str(tmp_path / "runs")])  # a part is not written over the whole
     assert (tmp_path / "runs" / "table1-tiny.md").exists()
 
 
@@ -240,7 +253,18 @@ def test_estimate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) 
     preset = Preset("tiny", "digits", "row", 2, 8, 2, 2, batch=200, search_epochs=1.5, tasks=("s",))
     monkeypatch.setitem(table1.PRESETS, "tiny", preset)
     monkeypatch.setattr(cost, "SECONDS", 0.1)
-    options = ["--preset", "tiny", "--methods", "none", "VD", "--device", "cpu", "--runs", str(tmp_path / "runs"), "--out", str(tmp_path)]
+    options = [
+        *TINY,
+        "--methods",
+        "none",
+        "VD",
+        "--device",
+        "cpu",
+        "--runs",
+        str(tmp_path / "runs"),
+        "--out",
+        str(tmp_path),
+    ]
     table1.main([*options, "--estimate"])
     rows = json.loads((tmp_path / "table1-tiny-cost.json").read_text())["rows"]
     assert not (tmp_path / "runs").exists()
@@ -282,7 +306,7 @@ def test_runs_of_another_preset_are_not_taken_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     preset = Preset("tiny", "digits", "row", 2, 8, 0.5, 1, batch=600, search=False, tasks=("s",))
-    options = ["--preset", "tiny", "--methods", "none", "--device", "cpu", "--runs", str(tmp_path / "runs"), "--out", str(tmp_path)]
+    options = [*TINY, "--methods", "none", "--device", "cpu", "--runs", str(tmp_path / "runs"), "--out", str(tmp_path)]
     monkeypatch.setitem(table1.PRESETS, "tiny", preset)
     table1.main(options)
     monkeypatch.setitem(table1.PRESETS, "tiny", replace(preset, lr=0.02))
@@ -312,7 +336,7 @@ def test_runs_on_other_images_are_not_taken_over(tmp_path: Path, capsys: Any) ->
         call("b")
 
 
-@pytest.mark.parametrize(("experiment", "which"), [(table1, ["--preset", "tiny"]), (digits, [])])
+@pytest.mark.parametrize(("experiment", "which"), [(table1, TINY), (digits, [])])
 def test_the_device_reaches_the_training(
     experiment: Any, which: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:

@@ -42,7 +42,7 @@ def regularizer(method: str, strength: float) -> Regularizer:
 
 
 def data_of(job: Job) -> Corpus:
-    """The text of a job, whichever the seed: of the training part, the first words where the task asks for some only."""
+    """The text of a job, whichever the seed; to learn from, the first words alone where the task says how many."""
     text = corpus.load(job.task.size["corpus"], job.data_dir)
     return replace(text, train=text.train[: job.task.size.get("words")])
 
