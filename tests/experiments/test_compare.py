@@ -322,10 +322,14 @@ def test_the_verdict_is_no_stronger_than_its_test() -> None:
 
 def test_whether_none_converged_is_said() -> None:
     data = made_up({"none": 8.0, "FD": 6.0})
+    none = [r for r in data["results"] if r["method"] == "none"]
+    data["results"] += [{**r, "longer": 4, "test": r["test"] + 0.1 * (-1) ** r["seed"]} for r in none]
     assert "Converged: " in report.page(data) and "its least: epoch 1.2" in report.page(data)
+    assert "more training" not in report.page(data)
     for r in data["results"]:
         r["valid_losses"] = [3.0, 2.0, 1.5, 1.4, 1.3]
     assert "Not converged: " in report.page(data)
+    assert "What more training does: none, 4 x longer cannot be told from none" in report.page(data)
 
 
 @pytest.mark.parametrize(

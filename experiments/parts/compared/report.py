@@ -99,8 +99,6 @@ def table(data: Data) -> str:
     for row, by_seed in rows.items():
         one = next(iter(by_seed.values()))
         difference, p = found.get((row, "none"), (None, None))
-        forward, backward = data["facts"]["passes"][one["method"]]
-        times = one.get("networks", one["longer"])
         lines.append(
             [
                 row,
@@ -110,12 +108,19 @@ def table(data: Data) -> str:
                 "" if difference is None else str(difference),
                 "" if p is None else f"{p:.2g}",
                 str(len(by_seed)),
-                f"{forward * times:g} + {backward * times:g}",
+                passes(data, one),
                 f"{np.mean([r['seconds'] for r in by_seed.values()]):.0f}",
             ]
         )
     head = ["method", "strength, weight", f"validation {unit}", f"test {unit}", "less none [95 %]", "p (Holm)", "seeds"]
     return reporting.markdown([*head, "passes a step of none", "core seconds"], lines)
+
+
+def passes(data: Data, result: Result) -> str:
+    """The forward and backward passes of a row in the time of one step of none."""
+    forward, backward = data["facts"]["passes"][result["method"]]
+    times = result.get("networks", result["longer"])
+    return f"{forward * times:g} + {backward * times:g}"
 
 
 def further(data: Data) -> str:
@@ -175,7 +180,7 @@ def verdict(data: Data) -> str:
 
 
 def converged(data: Data) -> str:
-    """Whether the mean validation loss of none had stopped improving before the last fifth of its training."""
+    """Whether the mean validation loss of none had stopped improving before the last fifth; if not, what more does."""
     curves = [r["valid_losses"] for r in reported(data)["none"].values()]
     mean = np.mean(curves, axis=0)
     cut = len(mean) - max(1, len(mean) // 5)
@@ -184,7 +189,8 @@ def converged(data: Data) -> str:
     least = data["facts"]["task"]["epochs"] * (int(mean.argmin()) + 1) / len(mean)
     word = "Converged" if stopped else "Not converged"
     curve = f"the mean validation loss of none {verb} improving before the last fifth of training"
-    return f"{word}: {curve} (its least: epoch {least:g})."
+    longer = None if stopped else said(data, f"none, {MATCHED['none']} x longer", "none")
+    return f"{word}: {curve} (its least: epoch {least:g})." + (f" What more training does: {longer}." if longer else "")
 
 
 def edges(data: Data) -> str:
