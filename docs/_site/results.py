@@ -169,8 +169,8 @@ def summary(comparisons: Sequence[Comparison]) -> list[str]:
     return lines
 
 
-BESIDE = {"table1-mnist": (0, 1), "table1-digits": (), "table2-imdb": (2,), "table2-elec": (3,), "table3-ptb": (4,)}
-"""Which of the paper's columns belong beside which of ours; other data, such as the digits, have none."""
+BESIDE = {"table1-mnist": (0, 1), "table2-imdb": (2,), "table2-elec": (3,), "table3-ptb": (4,)}
+"""Which of the paper's columns belong beside which of ours; other data have none."""
 
 
 def beside(name: str, folder: Path = RESULTS) -> tuple[list[str], list[list[str]]]:

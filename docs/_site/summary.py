@@ -22,7 +22,7 @@ SENTENCES = (
     ("**A second influence map**", (("AdD K=2", "AdD K=1"),)),
     ("**A stronger adversary**", (("Relax", "AdD K=2"), ("Memory", "AdD K=2"), ("reselect", "AdD K=2"))),
     (
-        "**At equal cost**",
+        "**At equal cost**, four times that of none and twice that of FD",
         (
             ("AdD K=2", "none, 4 x longer"),
             ("AdD K=2", "none, 4 networks"),
@@ -45,9 +45,10 @@ def tally(found: Mapping[str, Found], one: str, other: str) -> str | None:
         return None
     beyond = [difference.mean for difference, p in made if p < 0.05]
     better, worse = sum(mean < 0 for mean in beyond), sum(mean > 0 for mean in beyond)
-    unclear = len(made) - better - worse
-    counts = [f"{n} {word}" for n, word in ((better, "better"), (worse, "worse"), (unclear, "unclear")) if n]
-    return f"{one} against {other}: {', '.join(counts)} of {len(made)}"
+    words = ((better, "better than"), (worse, "worse than"), (len(made) - better - worse, "not to be told from"))
+    (n, first), *more = [(n, word) for n, word in words if n]
+    told = [f"{one} is {first} {other} in {n} of {len(made)} tasks", *(f"{word} it in {n}" for n, word in more)]
+    return ", ".join(told)
 
 
 def sentences(found: Mapping[str, Found]) -> list[str]:
@@ -55,7 +56,7 @@ def sentences(found: Mapping[str, Found]) -> list[str]:
     said = []
     for opening, pairs in SENTENCES:
         parts = [part for one, other in pairs if (part := tally(found, one, other)) is not None]
-        said += [f"{opening}, by tasks: {'; '.join(parts)}."] if parts else []
+        said += [f"{opening}: {'; '.join(parts)}."] if parts else []
     return said
 
 

@@ -10,17 +10,17 @@ def test_sentences_count_tasks_by_their_tests():
     first, second, third, *_ = said = summary.sentences(found)
     assert len(said) == 5
     assert first == (
-        "**The adversary against no regularizer**, by tasks: AdD K=1 against none: 1 better of 1; "
-        "AdD K=2 against none: 1 better of 1."
+        "**The adversary against no regularizer**: AdD K=1 is better than none in 1 of 1 tasks; "
+        "AdD K=2 is better than none in 1 of 1 tasks."
     )
-    assert "AdD K=1 against FD: 1 unclear of 1; AdD K=2 against FD: 1 better of 1" in second
+    assert "AdD K=1 is not to be told from FD in 1 of 1 tasks; AdD K=2 is better than FD in 1 of 1 tasks" in second
     other = copy.deepcopy(found["mnist-2000"])
     for r in other["results"]:
         if r["method"] == "AdD K=2":
             r["test"] += 5
     both = summary.sentences({**found, "other": other})
-    assert third.endswith("AdD K=2 against AdD K=1: 1 better of 1.")
-    assert both[2].endswith("AdD K=2 against AdD K=1: 1 better, 1 worse of 2.")
+    assert third.endswith("AdD K=2 is better than AdD K=1 in 1 of 1 tasks.")
+    assert both[2].endswith("AdD K=2 is better than AdD K=1 in 1 of 2 tasks, worse than it in 1.")
 
 
 def test_a_pair_that_no_task_compares_is_left_out():

@@ -171,7 +171,7 @@ def _texts(name: str, about: str, epochs: float, seeds: int, sizes: dict[str, An
     return Task(name, "texts", about, "error", epochs, 32, (2e-3, 5e-3), seeds, tuple({**lm, **sizes}.items()), **more)
 
 
-ALL = {"images": "mnist", "by": "row", "train": None}
+PART = {"images": "mnist", "by": "row", "train": 20_000, "valid": 4000}
 SOME = {"images": "mnist", "by": "row", "train": 2000, "valid": 2000}
 POOLED = {"images": "mnist", "by": "pixel", "pool": 2, "permute": True, "train": None}
 TASKS = {
@@ -181,10 +181,10 @@ TASKS = {
             *("digits", "1,000 digits pixel by pixel, T = 64", 120, 50, 10),
             {"images": "digits", "by": "pixel", "train": 1000, "valid": 300},
         ),
-        _images("mnist-rows", "MNIST by rows, T = 28", 24, 200, 10, ALL),
+        _images("mnist-20000", "20,000 MNIST images by rows, T = 28", 24, 100, 5, PART),
         _images("mnist-2000", "2,000 MNIST images by rows, T = 28", 60, 50, 10, SOME),
         _images(
-            *("mnist-2000-unlabelled", "2,000 labelled and 56,000 unlabelled MNIST images by rows, T = 28", 60, 50, 10),
+            *("mnist-2000-unlabelled", "2,000 labelled and 56,000 unlabelled MNIST images by rows, T = 28", 60, 50, 5),
             {**SOME, "unlabelled": True},
         ),
         _images(
