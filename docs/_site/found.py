@@ -81,9 +81,9 @@ def compared(task: str) -> list[list[str]]:
 
 
 def said(task: str, *pairs: tuple[str, str]) -> str:
-    """Each pair of a comparison's methods in words that are no stronger than their test."""
+    """A line for each pair of a comparison's methods, in words that are no stronger than its test."""
     data = read(f"compare-{task}")
-    return "; ".join(answer for one, other in pairs if (answer := report.said(data, one, other)) is not None)
+    return "\n".join(answer for one, other in pairs if (answer := report.said(data, one, other)) is not None)
 
 
 def one_column(name: str, paper: str, digits: int = 2) -> list[list[str]]:
