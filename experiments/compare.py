@@ -1,4 +1,4 @@
-r"""Every method against every other, to convergence, by the protocol of docs/protocol.md.
+r"""Every method against every other, by the protocol of docs/protocol.md.
 
 ``python -m experiments.compare digits`` chooses a learning rate and each method's setting on validation data, then runs
 all seeds of all methods, and ``none`` and FD once more at the cost of AdD. Killed, it goes on where it stopped when the

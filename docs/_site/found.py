@@ -69,7 +69,7 @@ def published(table: str, method: str, digits: int) -> str:
 
 
 def compared(task: str) -> list[list[str]]:
-    """Rows of a comparison to convergence: method, error, difference to none, its p, passes, the paper's error."""
+    """Rows of a comparison by the protocol: method, error, difference to none, its p, passes, the paper's error."""
     data = read(f"compare-{task}")
     differences, rows = report.differences(data), []
     for row, by_seed in report.reported(data).items():
@@ -84,6 +84,11 @@ def said(task: str, *pairs: tuple[str, str]) -> str:
     """A line for each pair of a comparison's methods, in words that are no stronger than its test."""
     data = read(f"compare-{task}")
     return "\n".join(answer for one, other in pairs if (answer := report.said(data, one, other)) is not None)
+
+
+def converged(task: str) -> str:
+    """Whether a comparison had converged by the protocol's rule, in words."""
+    return report.converged(read(f"compare-{task}"))
 
 
 def one_column(name: str, paper: str, digits: int = 2) -> list[list[str]]:

@@ -1,8 +1,8 @@
 """The directives of the results page: verdicts computed from the result files, tables beside the paper's, and folds.
 
-``summary``: all comparisons to convergence in a figure and five sentences. ``verdict``: the paper's claims, one by one.
+``summary``: all comparisons by the protocol in a figure and five sentences. ``verdict``: the paper's claims, one by one.
 ``beside NAME``: one of our tables with the paper's columns. ``report NAME``: what an experiment wrote, folded, with the
-directive's body first. ``opening NAME``: the first list of that. ``compared``: both for every comparison to convergence
+directive's body first. ``opening NAME``: the first list of that. ``compared``: both for every comparison by the protocol
 that there is. ``effects``: what the differences from the paper measure. ``fold TITLE``: its body, folded.
 """
 
@@ -135,6 +135,6 @@ class Compared(Markdown):
             found += self.markdown(f"**{title}**\n\n{verdict}", path.name)
             found.append(self.report(path.stem, f"All of {path.stem}"))
         if not found:
-            text = "No comparison to convergence has been written yet: `python -m experiments.compare TASK` makes one."
+            text = "No comparison by the protocol has been written yet: `python -m experiments.compare TASK` makes one."
             found = self.markdown(text, self.env.docname)
         return found

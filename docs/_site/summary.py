@@ -1,4 +1,4 @@
-"""All comparisons to convergence in one figure and five sentences, both computed from ``compare-*.json``."""
+"""All comparisons by the protocol in one figure and five sentences, both computed from ``compare-*.json``."""
 
 from __future__ import annotations
 

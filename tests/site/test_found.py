@@ -52,6 +52,26 @@ def test_what_the_chapter_says_of_random_masks_under_attack() -> None:
     assert min(pairs) < max(chosen)
 
 
+def test_what_the_chapter_says_of_longer_training() -> None:
+    rows = found.report.reported(found.read("compare-digits"))
+    told = ("best_epoch", "valid_loss", "test")
+    same = [all(rows["none"][seed][name] == r[name] for name in told) for seed, r in rows["none, 4 x longer"].items()]
+    assert 2 * sum(same) == len(same) == 10
+
+
+def test_what_the_chapter_says_of_flips() -> None:
+    rows = found.report.reported(found.read("compare-mnist-2000"))
+    strength = {row: by_seed[0]["strength"] for row, by_seed in rows.items()}
+    assert all(strength["AdD K=2"] == 2 * strength[row] for row in ("AdD K=1", "reselect", "Memory"))
+
+
+def test_what_the_chapter_says_of_cost() -> None:
+    for task in ("digits", "mnist-2000"):
+        rows = found.report.reported(found.read(f"compare-{task}"))
+        seconds = {row: sum(r["seconds"] for r in by_seed.values()) for row, by_seed in rows.items()}
+        assert seconds["FD, 2 networks"] > seconds["AdD K=2"]
+
+
 def test_what_the_chapter_says_of_images() -> None:
     for task in ("digits", "mnist-2000"):
         pairs = found.report.differences(found.read(f"compare-{task}"))
@@ -63,5 +83,6 @@ def test_what_the_chapter_says_of_images() -> None:
         assert ("Relax", "AdD K=2") not in beyond
         told_apart = {("AdD K=2", "FD"), ("AdD K=2", "AdD K=1"), ("reselect", "AdD K=2"), ("Memory", "AdD K=2")}
         assert told_apart & beyond.keys() == (told_apart if task == "mnist-2000" else set())
+    assert beyond["AdD K=2", "FD, 2 networks"] > 0
     assert beyond["AdD K=2", "FD"] < 0 and beyond["AdD K=2", "AdD K=1"] < 0
     assert beyond["reselect", "AdD K=2"] > 0 and beyond["Memory", "AdD K=2"] > 0
