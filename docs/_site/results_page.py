@@ -1,8 +1,8 @@
 """The directives of the results page: verdicts computed from the result files, tables beside the paper's, and folds.
 
-``summary``: all comparisons by the protocol in a figure and five sentences. ``verdict``: the paper's claims, one by one.
+``summary``: all comparisons in a figure and five sentences. ``verdict``: the paper's claims, one by one.
 ``beside NAME``: one of our tables with the paper's columns. ``report NAME``: what an experiment wrote, folded, with the
-directive's body first. ``opening NAME``: the first list of that. ``compared``: both for every comparison by the protocol
+directive's body first. ``opening NAME``: the first list of that. ``compared``: both for every comparison
 that there is. ``effects``: what the differences from the paper measure. ``fold TITLE``: its body, folded.
 """
 
