@@ -219,6 +219,7 @@ SLOW = (
 FINISHED = (
     "adversary.py",
     "bounds.py",
+    "counterexamples.py",
     "distances.py",
     "flip.py",
     "gradcheck.py",
