@@ -33,6 +33,7 @@ def test_our_own_models_pass(options, rng, put):
     report = check_model(model, batch, params)
     assert report, str(report)
     assert str(report).startswith("Classifier and minadv.protocol: passed\n")
+    assert report["what it has"].found == f"sites {', '.join(site.name for site in model.sites)}"
     assert report["several passes at once"].passed
 
 
@@ -41,6 +42,51 @@ def test_weights_are_drawn_and_single_precision_is_widened(rng, put):
     single = replace(batch, x=batch.x.astype(np.float32))
     check_model(model, single).raise_if_failed()
     assert single.x.dtype == np.float32
+
+
+def test_weights_of_single_precision_are_widened(rng, put):
+    model, params, batch = network(rng, put)
+    single = tree_map(lambda a: a.astype(np.float32), params)
+    check_model(model, batch, single).raise_if_failed()
+    assert single.V.dtype == np.float32
+
+
+def test_weights_are_drawn_in_double_precision(rng):
+    _, params, songs = example(rng, lambda tree: tree)
+    dtypes = []
+
+    class Drawn(Leaky):
+        def init(self, rng, *, dtype=np.float32):
+            dtypes.append(dtype)
+            return params
+
+    check_model(Drawn(2, 4), songs).raise_if_failed()
+    assert dtypes == [np.float64]
+
+
+def test_a_batch_may_be_of_any_class(rng):
+    _, params, songs = example(rng, lambda tree: tree)
+
+    class Opaque:
+        notes, liked, targets = songs.notes, songs.liked, songs.targets
+
+        def __len__(self):
+            return len(songs)
+
+    check_model(Leaky(2, 4), Opaque(), params).raise_if_failed()
+
+
+def test_a_model_may_have_one_unit(rng):
+    _, params, songs = example(rng, lambda tree: tree, H=1)
+    check_model(Leaky(2, 1), songs, params).raise_if_failed()
+
+
+def test_the_same_numbers_are_drawn_each_time(rng):
+    _, params, songs = example(rng, lambda tree: tree)
+    model = wrong("head", scaled(dfeatures=1.001))(2, 4)
+    told = str(check_model(model, songs, params))
+    assert told == str(check_model(model, songs, params, rng=np.random.default_rng(0)))
+    assert told != str(check_model(model, songs, params, rng=np.random.default_rng(1)))
 
 
 @pytest.mark.many_passes
@@ -150,17 +196,30 @@ def raises(*_, **__):
     raise KeyError("V")
 
 
-class Flat(Leaky):
-    """Logits without the axis of steps; its head and its comparison have their own."""
+def logits(change):
+    """A Leaky whose logits are changed; its head and its comparison have their own."""
 
-    def logits(self, params, features):
-        return super().logits(params, features)[0]
+    class Changed(Leaky):
+        def logits(self, params, features):
+            return change(super().logits(params, features))
 
-    def head(self, *given):
-        return Leaky(2, 4).head(*given)
+        def head(self, *given):
+            return Leaky(2, 4).head(*given)
 
-    def compare(self, *given, **more):
-        return Leaky(2, 4).compare(*given, **more)
+        def compare(self, *given, **more):
+            return Leaky(2, 4).compare(*given, **more)
+
+    return Changed
+
+
+def penalized(factor):
+    """The squares of the features are a penalty of the head, whose gradient is multiplied by a factor."""
+
+    def changed(found, self, params, features, *_):
+        dfeatures = found.dfeatures + factor * 2 * features
+        return replace(found, dfeatures=dfeatures, penalty=(features**2).sum(axis=(0, 2)))
+
+    return wrong("head", changed)
 
 
 def scale_w(grads, factor):
@@ -211,8 +270,9 @@ MISTAKES = {
     "a likelihood that is a tuple": (
         wrong("head", lambda found, *_, **__: (found.nll,)),
         "the head's gradients",
-        "AttributeError: 'tuple' object has no attribute",
+        "head returned a tuple, expected minadv.protocol.Likelihood",
     ),
+    "gradient of the penalty": (penalized(1.001), "the head's gradients", "FAIL features"),
     "gradient of the distance": (
         wrong("compare", lambda found, *_, **__: replace(found, dfeatures1=1.001 * found.dfeatures1)),
         "the gradients of compare, kl",
@@ -265,11 +325,23 @@ MISTAKES = {
         "the gradient of the first state",
         "FAIL state",
     ),
+    "gradient of the state that a pass was given": (
+        wrong(
+            "body_backward",
+            lambda g, self, params, cache, *_, **__: replace(g, state=1.001 * g.state if cache[2][0].any() else None),
+        ),
+        "the gradient of the first state",
+        "FAIL state",
+    ),
     "logits of two axes": (
-        Flat,
+        logits(lambda found: found[0]),
         "the logits",
         r"logits returned shape \(3, 2\), expected \(N, B, C\) with \(N, B\) = \(1, 3\)",
     ),
+    "logits of four axes": (logits(lambda found: found[..., None]), "the logits", r"shape \(1, 3, 2, 1\), expected"),
+    "logits by example": (logits(lambda found: found.swapaxes(0, 1)), "the logits", r"shape \(3, 1, 2\), expected"),
+    "one logit": (logits(lambda found: found.sum()), "the logits", r"logits returned shape \(\), expected"),
+    "no logits": (logits(lambda found: None), "the logits", "logits returned a NoneType, expected"),
     "noise that raises": (wrong("noise", raises), "noise", "KeyError: 'V'"),
     "a distance to itself": (
         wrong("compare", lambda found, *_, **__: replace(found, d=found.d + 1)),
@@ -280,6 +352,16 @@ MISTAKES = {
         wrong("body", lambda found, *_, **__: (found[0][0], *found[1:])),
         "the body's features",
         r"they have shape \(3, 4\), expected \(N, B, F\) with B = 3",
+    ),
+    "features by example": (
+        wrong("body", lambda found, *_, **__: (found[0].swapaxes(0, 1), *found[1:])),
+        "the body's features",
+        r"they have shape \(3, 1, 4\), expected \(N, B, F\) with B = 3",
+    ),
+    "no cache": (
+        wrong("body", lambda found, *_, **__: found[:2]),
+        "the body's features",
+        "body returned a tuple, expected features, last state and cache",
     ),
     "features alone": (
         wrong("body", lambda found, *_, **__: found[0]),
@@ -324,13 +406,18 @@ def test_what_a_model_lacks(rng):
     _, params, songs = example(rng, lambda tree: tree)
 
     class Sites:
-        sites = ("layer0",)
         noise = body = body_backward = head = compare = lambda self: None
+
+        def __init__(self, *sites):
+            self.sites = sites
 
     for model, given, batch, said in (
         (object(), params, songs, "it lacks sites, noise, body, body_backward, head, compare"),
         (Leaky(2, 4), None, songs, r"it lacks init \(or give params\)"),
-        (Sites(), params, songs, r"sites is \('layer0',\), expected records such as minadv.protocol.Site"),
+        (Sites(), params, songs, r"sites is \(\), expected records such as minadv.protocol.Site"),
+        (Sites("layer0"), params, songs, r"sites is \('layer0',\), expected records such as minadv.protocol.Site"),
+        (Sites(Site("layer0", 0)), params, songs, r"sites is \(Site\(.*\),\), expected records such as"),
+        (Leaky(2, 4), params, [7], "the batch is a list, expected one with a len, its examples, and targets"),
         (Leaky(2, 4), params, 7, "the batch is a int, expected one with a len, its examples, and targets"),
     ):
         report = check_model(model, batch, given)
@@ -345,6 +432,27 @@ def test_features_that_fail_are_the_last_that_is_said_of_them(rng):
         report = check_model(MISTAKES[name][0](2, 4), songs, params)
         assert [finding.what for finding in report.findings if not finding.passed] == ["the body's features"]
         assert "_Looked" not in str(report)
+
+
+def test_a_head_may_have_a_penalty(rng):
+    _, params, songs = example(rng, lambda tree: tree)
+    report = check_model(penalized(1)(2, 4), songs, params)
+    assert report, str(report)
+
+
+def test_a_larger_model_costs_no_more_passes(rng):
+    """Gradients of larger arrays are compared along a few directions."""
+    passes = []
+
+    class Counted(Leaky):
+        def body(self, *given, **more):
+            passes.append(self.n_units)
+            return super().body(*given, **more)
+
+    for H in (17, 70):
+        _, params, songs = example(rng, lambda tree: tree, H=H)
+        check_model(Counted(2, H), songs, params).raise_if_failed()
+    assert passes.count(17) == passes.count(70)
 
 
 def test_a_state_may_have_no_gradient(rng):
