@@ -261,9 +261,7 @@ FINISHED = (
 )
 """Files of which every mutant was run, and is noticed or explained: `--deep` runs all of theirs."""
 
-RECENT = (
-    "training/runs/folder.py",
-)
+RECENT = ("training/runs/folder.py",)
 """Files that were written or changed since their mutants were last run whole: left out of samples until they are."""
 
 LEFT_OUT = {
