@@ -20,7 +20,7 @@ import numpy as np
 from minadv.backend import Array, namespace, same_place
 from minadv.base.checks import expect_generator, shape_text
 from minadv.base.findings import Looks, Report, Wrong, expect_close
-from minadv.base.trees import children, leaves, tree_filled, tree_map
+from minadv.base.trees import leaves, tree_filled, tree_map
 from minadv.headcheck import Head, check_gradients
 from minadv.protocol import ModelGrads, Site, run_bodies
 
@@ -76,7 +76,7 @@ def _protocol(model: Any, batch: Any, params: Any) -> str:
     if missing:
         raise Wrong(f"it lacks {', '.join(missing)}")
     sites = tuple(model.sites)
-    if not sites or not all(isinstance(site, Site) and site.H >= 1 for site in sites):
+    if not sites or not all(isinstance(site, Site) and site.H > 0 for site in sites):
         raise Wrong(f"sites is {sites!r}, expected records such as minadv.protocol.Site('layer0', H)")
     if len({site.name for site in sites}) < len(sites):
         raise Wrong(f"sites has one name twice: {[site.name for site in sites]}")
@@ -97,8 +97,8 @@ class _Looked(Looks):
 
     def begin(self, batch: Any, params: Any) -> None:
         """The batch and the weights in float64, masks and noise."""
-        self.batch = tree_map(_double, batch) if children(batch) is not None else batch
-        example = next((leaf for _, leaf in leaves(self.batch) if hasattr(leaf, "dtype")), np.zeros(0))
+        self.batch = tree_map(_double, batch)
+        example = next((leaf for _, leaf in leaves(self.batch) if hasattr(leaf, "dtype")), np.zeros(()))
 
         def draw() -> None:
             self.params = self.model.init(self.rng, dtype=np.float64)
@@ -114,7 +114,7 @@ class _Looked(Looks):
         self.params = tree_map(lambda a: same_place(_double(a), example), self.params)
         self.before = tree_map(lambda a: a.copy() if hasattr(a, "copy") else a, (self.params, self.batch))
         B, sites = len(self.batch), self.model.sites
-        self.masks = {s.name: same_place(self.rng.uniform(0.5, 1.5, (B, s.H)), example) for s in sites}
+        self.masks = {s.name: same_place(self.rng.random((B, s.H)), example) for s in sites}
         self.at("noise", noise)
 
     def run(self, masks: Any, params: Any = None, **more: Any) -> Any:
@@ -156,7 +156,7 @@ class _Looked(Looks):
         args = {"params": self.params, "masks": self.masks}
         if inputs:
             T, B = self.model.valid(self.batch).shape
-            args["dx"] = same_place(0.1 * self.rng.standard_normal((T, B, self.model.n_inputs)), self.f0)
+            args["dx"] = same_place(self.rng.standard_normal((T, B, self.model.n_inputs)), self.f0)
 
         def backward(args: Any, dfeatures: Array) -> dict[str, Any]:
             more = {"dx": args["dx"]} if inputs else {}

@@ -51,11 +51,11 @@ def from_torch(cell: str, arrays: Mapping[str, Any], layer: int = 0, *, prefix: 
     rows = _BLOCKS[cell] * H
     expect_shape(names[1], weight_hh, (rows, H), f"{_BLOCKS[cell]} blocks of H = {H} rows for {cell}")
     expect_shape(names[0], weight_ih, (rows, "I"), f"{names[1]} has {rows} rows")
-    bias_ih, bias_hh = (arrays[name] if name in arrays else xp.zeros_like(weight_hh[:, 0]) for name in names[2:])
+    bias_ih, bias_hh = (arrays[name] if name in arrays else xp.zeros(rows, weight_hh.dtype) for name in names[2:])
     for name, bias in ((names[2], bias_ih), (names[3], bias_hh)):
         expect_shape(name, bias, (rows,), f"{names[1]} has {rows} rows")
 
-    W, U = xp.ascontiguousarray(weight_ih.T), xp.ascontiguousarray(weight_hh.T)
+    W, U = weight_ih.T.copy(), weight_hh.T.copy()
     if cell == "gru":
         b = bias_ih.copy()
         b[: 2 * H] += bias_hh[: 2 * H]
@@ -108,7 +108,7 @@ def classifier_from_torch(module: Any) -> tuple[str, tuple[Any, ...], Array, Arr
     if getattr(cell, "nonlinearity", "tanh") != "tanh":
         raise ValueError(f"{at or 'the module'} has the nonlinearity {cell.nonlinearity!r}, expected 'tanh'")
     kind = type(cell).__name__.lower()
-    params = layers_from_torch(kind, cell.state_dict(), prefix="")
+    params = layers_from_torch(kind, cell.state_dict())
     H = params[0].U.shape[0]
     heads = {n: one for n, one in inside.items() if type(one).__name__ == "Linear" and one.in_features == H}
     if len(heads) != 1:
@@ -117,7 +117,7 @@ def classifier_from_torch(module: Any) -> tuple[str, tuple[Any, ...], Array, Arr
         )
     [(answer, head)] = heads.items()
     _expect_no_more(module, inside, at, answer)
-    V = np.ascontiguousarray(as_host(head.weight).T)
+    V = as_host(head.weight).T.copy()
     b = np.zeros(V.shape[1], V.dtype) if head.bias is None else as_host(head.bias).copy()
     if V.shape[1] == 1:
         V, b = np.concatenate([0 * V, V], axis=1), np.concatenate([0 * b, b])
@@ -146,8 +146,8 @@ def to_torch(params: Any, layer: int = 0) -> dict[str, Array]:
     if isinstance(params, gru.Params):
         bias_hh[-params.bn.size :] = params.bn
     return {
-        f"weight_ih_l{layer}": xp.ascontiguousarray(params.W.T),
-        f"weight_hh_l{layer}": xp.ascontiguousarray(params.U.T),
+        f"weight_ih_l{layer}": params.W.T.copy(),
+        f"weight_hh_l{layer}": params.U.T.copy(),
         f"bias_ih_l{layer}": params.b.copy(),
         f"bias_hh_l{layer}": bias_hh,
     }

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from minadv import counterexamples
+from minadv import counterexamples, gradcheck
+from tests.support.compare import assert_same_bits
 
 PUBLISHED = {
     "kl": ("0.47508", "0.34607"),
@@ -62,6 +63,28 @@ def test_masks_outside_the_ball_can_be_further_away():
     broken = counterexamples.ball_counterexample()
     assert broken.fails
     assert broken.lower > 1.2 * broken.upper
+
+
+def test_the_tiny_network_reads_on_from_a_state(rng):
+    model, params, batch = counterexamples.tiny_network(rng, 4)
+    whole, _, _ = model.body(params, batch, masks={})
+    _, half, _ = model.body(params, counterexamples.Sequences(batch.x[:3]), masks={})
+    assert_same_bits(model.body(params, counterexamples.Sequences(batch.x[3:]), masks={}, state=half)[0], whole)
+
+
+def test_the_tiny_network_has_gradients_of_its_weights_unless_none_are_wanted(rng):
+    model, params, batch = counterexamples.tiny_network(rng, 4)
+
+    def features(cell):
+        return model.body({"cell": cell}, batch, masks={})[0]
+
+    def backward(args, dfeatures):
+        _, _, cache = model.body(args, batch, masks={})
+        return {"cell": model.body_backward(args, cache, dfeatures).params}
+
+    gradcheck.check(features, backward, {"cell": params["cell"]}, rng=rng).raise_if_failed()
+    last, _, cache = model.body(params, batch, masks={})
+    assert model.body_backward(params, cache, last, weights=False).params is None
 
 
 def test_what_is_equal_does_not_fail():

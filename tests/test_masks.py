@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from minadv import gradcheck, masks
 from minadv.backend import to_host
+from minadv.base.shared_draws import Keyed, Share
 from minadv.masks import SCALES
 from tests.support.cells import seeds
 from tests.support.compare import assert_close, assert_same_bits, assert_zero
@@ -43,6 +44,21 @@ def test_both_array_modules_see_the_same_masks(put):
 def test_bernoulli_drops_a_share_of_p(p, rng, put):
     eps = masks.bernoulli(rng, p, (100, 100), like=put(np.zeros(1)))
     assert abs(1 - p - float(eps.mean())) < 0.02
+
+
+@every_dtype
+def test_a_worker_draws_its_rows_of_the_whole_batchs_mask(dtype, put):
+    """Drawn number by number, or made of a key."""
+    like = put(np.zeros(1, dtype))
+
+    def drawn(first, last, keyed):
+        share = Share(np.random.default_rng(1), first, last, 6)
+        return masks.bernoulli(Keyed.of(share, 6) if keyed else share, 0.5, (last - first, 7), like=like)
+
+    for keyed in (False, True):
+        whole = drawn(0, 6, keyed)
+        assert whole.dtype == dtype
+        assert_same_bits(drawn(2, 5, keyed), whole[2:5])
 
 
 @given(B=st.integers(1, 5), H=st.integers(1, 6), rng=seeds)

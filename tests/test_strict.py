@@ -19,6 +19,7 @@ from minadv.fast import reusing
 from minadv.flip import flip
 from minadv.regularizers import AdD, Regularizer
 from minadv.searches import Exact, Greedy, Random, Relax, Reselect
+from minadv.torch_layout import from_torch, to_torch
 from minadv.training.clip import Clip
 from minadv.training.optimizers import ASGD, SGD, Adam, RMSProp
 from tests.support import cells, language_models, strict, texts
@@ -165,6 +166,15 @@ def test_maps_masks_and_flips(rule: Any, gpu: Any) -> None:
         im = influence.influence_map(h, dhhat)
         eps = flip(eps0, im, eps0, 3, rule=rule)
         return im, eps, masks.scale(eps, "kept")
+
+    both(gpu, run)
+
+
+@pytest.mark.parametrize("cell", ["rnn", "lstm", "gru"])
+def test_torch_layout(cell: str, gpu: Any) -> None:
+    def run(put: Any) -> Any:
+        arrays = to_torch(cells.make(cell, np.random.default_rng(0), put).params)
+        return from_torch(cell, arrays), from_torch(cell, {n: a for n, a in arrays.items() if "bias" not in n})
 
     both(gpu, run)
 

@@ -7,6 +7,7 @@ from minadv import gru, lstm, rnn
 from minadv.base.trees import tree_map
 from minadv.torch_layout import from_torch, layers_from_torch, to_torch
 from tests.support.compare import assert_close, assert_same_bits
+from tests.support.torch_modules import Tensor
 
 MODULES = {"rnn": (rnn, 1), "lstm": (lstm, 4), "gru": (gru, 3)}
 
@@ -23,7 +24,9 @@ def test_there_and_back(cell, layer, rng, put):
         f"bias_ih_l{layer}": (blocks * 3,),
         f"bias_hh_l{layer}": (blocks * 3,),
     }
-    assert_same_bits(from_torch(cell, arrays, layer), params)
+    again = from_torch(cell, arrays, layer)
+    assert type(again) is module.Params
+    assert_same_bits(again, params)
 
 
 @pytest.mark.parametrize("cell", MODULES)
@@ -41,25 +44,16 @@ def test_two_biases_fold_into_one(cell, rng, put):
     assert_same_bits(params.U, arrays["weight_hh_l0"].T)
 
 
-def test_nothing_is_shared_with_the_state_dict(rng, put):
-    arrays = to_torch(put(gru.init(rng, 2, 3, dtype=np.float64)))
-    params = from_torch("gru", arrays)
+@pytest.mark.parametrize(("n_in", "n_hidden"), [(2, 3), (1, 3), (1, 1)])
+@pytest.mark.parametrize("cell", MODULES)
+def test_nothing_is_shared_with_the_state_dict(cell, n_in, n_hidden, rng, put):
+    first = put(MODULES[cell][0].init(rng, n_in, n_hidden, dtype=np.float64))
+    arrays = to_torch(first)
+    params = from_torch(cell, arrays)
     for a in arrays.values():
         a[...] = 7
-    assert not any((a == 7).any() for a in vars(params).values())
-
-
-class Tensor:
-    """As much of a tensor as is asked for: a part of a graph, on another device."""
-
-    def __init__(self, a):
-        self.a = a
-
-    def detach(self):
-        return self
-
-    def cpu(self):
-        return self.a
+    for kept in (first, params):
+        assert not any((a == 7).any() for a in vars(kept).values())
 
 
 def stack(rng, cell="lstm"):
@@ -74,6 +68,12 @@ def test_several_layers(cell, rng, put):
     assert len(arrays) == 12
     assert_same_bits(layers_from_torch(cell, arrays), cells)
     assert_same_bits(from_torch(cell, arrays, 1), cells[1])
+
+
+def test_a_cell_whose_names_have_no_prefix_beside_another(rng, put):
+    one, two, three = put(stack(rng))
+    arrays = {**to_torch((one, two)), **{f"decoder.{name}": a for name, a in to_torch(three).items()}}
+    assert_same_bits(layers_from_torch("lstm", arrays, prefix=""), (one, two))
 
 
 def test_tensors(rng):
@@ -105,8 +105,29 @@ def test_a_module_without_biases(cell, rng, put):
     params = from_torch(cell, {name: a for name, a in arrays.items() if "bias" not in name})
     assert not params.b.any()
     assert params.b.shape == arrays["bias_ih_l0"].shape
+    assert params.b.dtype == np.float64
     with pytest.raises(ValueError, match="the state dict lacks bias_hh_l0; it has"):
         from_torch(cell, {name: a for name, a in arrays.items() if name != "bias_hh_l0"})
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "said"),
+    [
+        ("weight_hh_l0", (12,), r"weight_hh_l0 has shape \(12,\), expected \(nH, H\)"),
+        ("weight_ih_l0", (9, 2), r"weight_ih_l0 has shape \(9, 2\), expected \(12, I\) \(weight_hh_l0 has 12 rows\)"),
+        ("bias_ih_l0", (1,), r"bias_ih_l0 has shape \(1,\), expected \(12,\) \(weight_hh_l0 has 12 rows\)"),
+        ("bias_hh_l0", (9,), r"bias_hh_l0 has shape \(9,\), expected \(12,\) \(weight_hh_l0 has 12 rows\)"),
+    ],
+)
+def test_arrays_that_do_not_fit_each_other(name, shape, said, rng, put):
+    arrays = to_torch(put(lstm.init(rng, 2, 3, dtype=np.float64)))
+    with pytest.raises(ValueError, match=said):
+        from_torch("lstm", {**arrays, name: put(np.zeros(shape))})
+
+
+def test_a_state_dict_without_a_cell(put):
+    with pytest.raises(ValueError, match=r"the state dict lacks weight_ih_l0, weight_hh_l0, .*; it has head.weight"):
+        layers_from_torch("lstm", {"head.weight": put(np.ones((2, 3)))})
 
 
 @pytest.mark.parametrize("read", [from_torch, layers_from_torch])

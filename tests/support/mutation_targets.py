@@ -86,13 +86,13 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "flip.py": ("test_flip.py", "test_bad_input.py", "properties/test_strict_flip.py"),
     "gradcheck.py": ("test_gradcheck.py", "test_records.py"),
     "gru.py": ("test_gru.py", *_CELL),
-    "headcheck.py": ("test_modelcheck.py",),
+    "headcheck.py": ("test_headcheck.py", "test_modelcheck.py"),
     "influence.py": ("test_influence.py", "test_zero_maps.py", "gradients/test_influence.py"),
     "layers.py": ("test_layers.py", "gradients/test_layers.py", "test_bad_input_layers.py"),
     "lstm.py": ("test_lstm.py", *_CELL),
     "masks.py": ("test_masks.py", "test_bad_input.py"),
     "memory.py": ("test_records.py", "test_memory.py", "training/test_memory.py"),
-    "modelcheck.py": ("test_modelcheck.py",),
+    "modelcheck.py": ("test_modelcheck.py", "test_modelcheck_mistakes.py", "test_headcheck.py"),
     "objective.py": ("test_records.py", "test_zero_maps.py", *_SEARCH),
     "perturbations.py": ("test_records.py", "test_input_perturbations.py"),
     "protocol.py": ("test_records.py", "test_foreign_model.py", "models/test_classifier.py", *_SEARCH),
@@ -101,7 +101,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "rnn.py": ("test_rnn.py", *_CELL),
     "searches.py": _SEARCH,
     "terms.py": _TERM,
-    "torch_layout.py": ("test_torch_layout.py", "test_bad_input_layers.py"),
+    "torch_layout.py": ("test_torch_layout.py", "test_torch_classifier.py", "test_bad_input_layers.py"),
     "training/clip.py": ("training/test_clip.py",),
     "training/divergence.py": ("training/test_divergence.py",),
     "training/recipe.py": ("training/test_recipe.py", "training/test_loop.py"),
@@ -180,6 +180,7 @@ FURTHER: dict[str, tuple[str, ...]] = {
     "regularizers.py": ("test_adversary_options.py", "test_memory.py", "training/test_memory.py", *_NAMES),
     "searches.py": ("test_memory.py", "tasks/test_config.py", "test_bad_input.py", "test_not_finite.py"),
     "terms.py": ("test_memory.py", "models/test_language_regularizers.py", "tasks/test_images.py"),
+    "torch_layout.py": ("test_strict.py::test_torch_layout",),
     "training/runs/folder.py": ("tasks/test_image_runs.py",),
     "training/runs/checkpoints.py": ("base/test_files.py", "tasks/test_image_runs.py"),
     "training/loop.py": (
@@ -219,19 +220,24 @@ SLOW = (
 FINISHED = (
     "adversary.py",
     "bounds.py",
+    "counterexamples.py",
     "distances.py",
     "flip.py",
     "gradcheck.py",
     "gru.py",
+    "headcheck.py",
     "influence.py",
     "layers.py",
     "lstm.py",
+    "masks.py",
+    "modelcheck.py",
     "objective.py",
     "perturbations.py",
     "protocol.py",
     "rnn.py",
     "searches.py",
     "terms.py",
+    "torch_layout.py",
     "training/clip.py",
     "training/divergence.py",
     "training/ema.py",
@@ -255,12 +261,7 @@ FINISHED = (
 )
 """Files of which every mutant was run, and is noticed or explained: `--deep` runs all of theirs."""
 
-RECENT = (
-    "headcheck.py",
-    "modelcheck.py",
-    "torch_layout.py",
-    "training/runs/folder.py",
-)
+RECENT = ("training/runs/folder.py",)
 """Files that were written or changed since their mutants were last run whole: left out of samples until they are."""
 
 LEFT_OUT = {

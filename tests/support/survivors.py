@@ -268,14 +268,6 @@ TABLE: dict[str, list[tuple[str, str, str, str]]] = {
             _PLACE.replace('same_place(a, b) if hasattr(a, "dtype") else a', "(a)"),
         ),
     ],
-    "another small network shows the same counterexample": [
-        (
-            "counterexamples.py",
-            "greedy_counterexample",
-            'n_nets: int = 100, *, n_hidden: int = 6, budget: int = 2, seed: int = 0, distance: str = "js"',
-            'n_nets: int = 100, *, n_hidden: int = 5, budget: int = 2, seed: int = 0, distance: str = "js"',
-        ),
-    ],
     "how wide the progress bar is and how often it is drawn, which a reader of the terminal sees and no result": [
         ("training/progress.py", "Progress.__init__", "file=stream, ...", "file=stream,"),
         ("training/progress.py", "Progress.__init__", "dynamic_ncols=True,", "dynamic_ncols=False,"),
