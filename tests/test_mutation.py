@@ -169,6 +169,14 @@ def test_a_file_without_tests_gives_no_verdict(bench):
         bench("").verdict(None, ("test_none.py",))
 
 
+@needs_fork
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_the_tests_of_a_mutant_have_the_environment_of_the_run(bench, monkeypatch):
+    monkeypatch.setenv("OF_THE_RUN", "1")
+    small = bench("import os\n\n\ndef one():\n    return int(os.environ['OF_THE_RUN'])\n")
+    assert small.verdict(None, ("test_one.py",))[0] == SURVIVED
+
+
 def test_tests_are_run_once_before_the_first_mutant(monkeypatch, tmp_path):
     given = []
 

@@ -79,18 +79,16 @@ class Table:
         """The rows of some examples, and the flips of `LENT` others that were seen before, drawn from ``rng``."""
         ids = np.unique(ids)
         seen = np.flatnonzero(self.visits)
-        lenders = np.sort(rng.choice(seen, LENT, replace=False)) if len(seen) > LENT else seen
+        lenders = np.sort(rng.choice(seen, min(LENT, len(seen)), replace=False))
         rows = Rows(ids, {n: bits[ids] for n, bits in self.flips.items()}, self.d[ids], self.visits[ids])
         return Recall(rows, {n: bits[lenders] for n, bits in self.flips.items()}, self.units)
 
     def put(self, rows: Rows) -> Table:
         """The table with other rows for some examples."""
-        order = np.argsort(rows.ids, kind="stable")
-        ids = rows.ids[order]
         flips, d, visits = {n: bits.copy() for n, bits in self.flips.items()}, self.d.copy(), self.visits.copy()
         for name, bits in flips.items():
-            bits[ids] = rows.flips[name][order]
-        d[ids], visits[ids] = rows.d[order], rows.visits[order]
+            bits[rows.ids] = rows.flips[name]
+        d[rows.ids], visits[rows.ids] = rows.d, rows.visits
         return Table(flips, self.units, d, visits)
 
 

@@ -123,8 +123,9 @@ def _run_tests(copy: Path, tests: tuple[str, ...], said: Path, seconds: int) -> 
         os.dup2(out, 1)
         os.dup2(out, 2)
         os.chdir(copy)
+        ours = environment(copy)
         os.environ.clear()
-        os.environ.update(environment(copy))
+        os.environ.update(ours)
         tempfile.tempdir = None
         for name in [name for name in sys.modules if name.split(".")[0] in ("minadv", "tests")]:
             del sys.modules[name]

@@ -113,6 +113,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "training/optimizers.py": ("training/test_optimizers.py",),
     "training/parallel/choose.py": ("training/test_choose.py",),
     "training/parallel/inference.py": (
+        "training/test_readers.py",
         *(f"training/test_inference.py::{test}" for test in _READERS),
         "training/test_members.py",
     ),
@@ -193,7 +194,6 @@ FURTHER: dict[str, tuple[str, ...]] = {
         "tasks/test_images.py",
     ),
     "training/memory.py": ("training/test_memory.py",),
-    "training/parallel/inference.py": ("training/test_inference.py",),
     "training/parallel/members.py": ("training/test_processes.py", "training/test_inference.py"),
     "training/parallel/processes.py": ("training/test_processes.py",),
     "training/parallel/threads.py": ("training/test_threads.py", "training/test_inference.py"),
@@ -244,15 +244,20 @@ FINISHED = (
     "training/finite.py",
     "training/interrupts.py",
     "training/loop.py",
+    "training/memory.py",
     "training/optimizers.py",
     "training/parallel/choose.py",
+    "training/parallel/inference.py",
     "training/parallel/members.py",
     "training/parallel/processes.py",
+    "training/parallel/ranks.py",
     "training/parallel/threads.py",
     "training/parallel/workers.py",
     "training/progress.py",
     "training/recipe.py",
     "training/runs/checkpoints.py",
+    "training/runs/folder.py",
+    "training/runs/log.py",
     "training/runs/packing.py",
     "training/schedules.py",
     "training/task.py",
@@ -261,7 +266,7 @@ FINISHED = (
 )
 """Files of which every mutant was run, and is noticed or explained: `--deep` runs all of theirs."""
 
-RECENT = ("training/runs/folder.py",)
+RECENT: tuple[str, ...] = ()
 """Files that were written or changed since their mutants were last run whole: left out of samples until they are."""
 
 LEFT_OUT = {

@@ -38,6 +38,8 @@ _UPDATED = "params, optimizer = updated(*given, step=state.step, loss=nll + valu
 _POSTFIX = 'self._bar.set_postfix_str(", ".join(f"{name} {text}" for name, text in self._shown.items()), refresh=False)'
 _WATCHED = 'given = {"weight": 1.0, "part": Part(0, count, STRONG.group)}  # the same examples for both searches'
 _PLACE = 'return tree_map(lambda a, b: same_place(a, b) if hasattr(a, "dtype") else a, tree, like)'
+_CAME = "while not (came := bool(request.Test())) and time.monotonic() < last:"
+_U = 'heaviest = max((leaf.nbytes for name, leaf in leaves(params) if name.rpartition(".")[2] == "U"), default=0)'
 _STARTS = "starts = xp.nonzero(xp.concatenate([xp.ones(1, dtype=bool), ordered[1:] != ordered[:-1]]))[0]"
 _SUMS = "dE[ordered[starts]] = xp.add.reduceat(dy.reshape(-1, E.shape[1])[order], starts, axis=0)"
 _SIDES = "sides = [objective.select(first.im, sign) for sign in (1, -1)]"
@@ -234,10 +236,18 @@ TABLE: dict[str, list[tuple[str, str, str, str]]] = {
     ],
     "how long ranks wait for each other to fail, and how often they look: any short time does": [
         ("training/parallel/ranks.py", "", "PATIENCE = 3.0", "PATIENCE = 6.0"),
+        ("training/parallel/ranks.py", "ProcessGroup._all_in_distress", _CAME, _CAME.replace("<", "<=")),
         ("training/parallel/ranks.py", "ProcessGroup.meet", "time.sleep(0.001)", "pass"),
         ("training/parallel/ranks.py", "ProcessGroup.meet", "time.sleep(0.001)", "time.sleep(0.002)"),
         ("training/parallel/ranks.py", "ProcessGroup._all_in_distress", "time.sleep(0.01)", "pass"),
         ("training/parallel/ranks.py", "ProcessGroup._all_in_distress", "time.sleep(0.01)", "time.sleep(0.02)"),
+    ],
+    "from how much work on another worker pays, as measured: what workers compute does not depend on their number": [
+        ("training/parallel/inference.py", "", "WORTH = 1e8", "WORTH = 200000000.0"),
+        ("training/parallel/inference.py", "", "WORTH_A_PROCESS = 2e10", "WORTH_A_PROCESS = 40000000000.0"),
+    ],
+    "no recurrent weight, like one of a single byte: a core's cache has room for it": [
+        ("training/parallel/inference.py", "alone", _U, _U.replace("=0)", "=1)")),
     ],
     "the weight of gradients that nobody reads": [
         ("training/watch.py", "adversary", _WATCHED, _WATCHED.replace("1.0", "2.0")),

@@ -3,6 +3,8 @@
 import json
 import math
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from minadv.base.files import CONFIG, seal
 from minadv.training.ema import EMA
 from minadv.training.loop import LOG, Interrupted, Recipe, start, train
 from minadv.training.optimizers import SGD
+from minadv.training.parallel.ranks import ProcessGroup
 from minadv.training.runs import checkpoints, folder, log
 from minadv.training.runs.folder import Blank, RunError, expect_free, expect_same, only_writer, read_config, run_task
 from tests.support.compare import assert_same_bits
@@ -126,6 +129,37 @@ def test_a_run_has_one_writer_at_a_time(out: Path) -> None:
         raise KeyError
     with only_writer(out):
         pass
+
+
+def test_who_trains_a_run(out: Path, put: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The workers that are started for it; ranks go on once the chief has written all there is to read."""
+    told: list[Any] = []
+
+    class Ranks(ProcessGroup):
+        def meet(self) -> None:
+            told.append("meet")
+
+    @contextmanager
+    def start_workers(task: Any, n: int, ranks: Any, *, cuda_aware_mpi: Any) -> Iterator[str]:
+        told.append(("start", n, type(ranks), cuda_aware_mpi))
+        yield "workers"
+        told.append("end")
+
+    monkeypatch.setattr(folder, "process_group", Ranks)
+    monkeypatch.setattr(folder, "start_workers", start_workers)
+    monkeypatch.setattr(folder, "train", lambda *_, workers, **__: told.append(f"train by {workers}"))
+    trained(task(put), out, workers=2, cuda_aware_mpi=True)
+    assert told == [("start", 2, Ranks, True), "train by workers", "meet", "end"]
+
+
+def test_a_configuration_is_on_the_disk_before_the_log_begins(
+    out: Path, put: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder with a log and no configuration would be no run."""
+    there: list[Any] = []
+    monkeypatch.setattr(folder, "flush_directory", lambda path: there.append([file.name for file in path.iterdir()]))
+    trained(task(put), out)
+    assert there == [[CONFIG]]
 
 
 @pytest.mark.parametrize(

@@ -269,9 +269,9 @@ def test_workers_that_are_lent_may_end_in_any_order() -> None:
     first, second = inference.lend(one), inference.lend(other)
     first.__enter__()
     second.__enter__()
-    assert inference.share(None) == [other]
+    assert share(counted()) == [other]
     first.__exit__(None, None, None)
-    assert inference.share(None) == [other]
+    assert share(counted()) == [other]
     second.__exit__(None, None, None)
     assert inference._lent.get() == ()
 

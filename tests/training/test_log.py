@@ -97,6 +97,15 @@ def test_which_blas_is_named(libraries: Any, said: str | None, monkeypatch: pyte
     assert log.versions().get("blas") == (None if said is None else "B 3, threads: 4")
 
 
+def test_the_libraries_are_those_of_the_engine_that_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    def told(gpu: bool = False, engine: str | None = None) -> Any:
+        return SimpleNamespace(versions={f"for {engine}": "1.0"}, blas=[], why="")
+
+    monkeypatch.setattr(log, "describe", told)
+    for engine, model in (("plain", {"engine": "plain"}), (None, {})):
+        assert header(seed=0, config={"model": model})["versions"][f"for {engine}"] == "1.0"
+
+
 def test_what_is_written_is_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The names of the folder after a file was made or replaced, and a line before `append` returns."""
     flushed: list[Any] = []

@@ -60,10 +60,10 @@ def test_a_table_takes_a_bit_for_each_unit() -> None:
 
 def test_lent_masks_are_those_of_other_seen_examples(rng: Any) -> None:
     ids = rng.permutation(500)[:200]
-    rows, memory = found(rng, ids)
-    table = Table.empty(500, {"a": 11}).put(rows)
+    rows, memory = found(rng, ids, H=40)  # so many units that no two masks are the same
+    table = Table.empty(500, {"a": 40}).put(rows)
     one, same, other = (table.recall(ids[:5], np.random.default_rng(seed)).lent["a"] for seed in (0, 0, 1))
-    assert len(one) == LENT
+    assert len(one) == len({row.tobytes() for row in one}) == LENT
     assert (one == same).all()
     assert (one != other).any()
     assert {row.tobytes() for row in one} <= {row.tobytes() for row in np.packbits(memory.flips["a"], axis=1)}

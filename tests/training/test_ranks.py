@@ -4,6 +4,7 @@ import os
 import sys
 import threading
 import time
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -118,6 +119,48 @@ def test_what_all_agree_on_is_made_once_when_all_are_there() -> None:
     assert made == [[0, 1, 2]]
 
 
+@pytest.fixture
+def groups(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The group that `process_group` finds, for each of the threads that stand for ranks."""
+    own = threading.local()
+    monkeypatch.setattr(module, "process_group", lambda: own.group)
+    return own
+
+
+def test_ranks_take_turns_at_independent_tasks(groups: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    blas: list[int] = []
+    monkeypatch.setattr(module, "limit_threads", lambda n: nullcontext(blas.append(n)))
+
+    def share(comm: Comm) -> Any:
+        groups.group = ProcessGroup(comm)
+        return share_out(lambda task: (task**2, comm.rank), range(5))
+
+    assert run_ranks(share, 2) == [[(0, 0), (1, 1), (4, 0), (9, 1), (16, 0)]] * 2
+    assert blas == [1, 1]
+
+
+def test_whoever_waits_for_another_rank_keeps_no_core_busy(groups: Any) -> None:
+    """Calls that hand something over wait busily in most MPI libraries: nobody makes one before all have come."""
+    waiting: list[int] = []
+
+    def slowly(*_: Any) -> list[int]:
+        with others_turn():
+            time.sleep(0.05)
+        return list(waiting)
+
+    def share(comm: Any) -> Any:
+        ours = groups.group = ProcessGroup(comm)
+        comm.bcast = lambda value: waiting.append(comm.rank) or Comm.bcast(comm, value)
+        agreed = ours.agree(slowly)
+        ours.meet()
+        waiting.clear()
+        ours.meet()
+        comm.allgather = lambda value: waiting.append(comm.rank) or Comm.allgather(comm, value)
+        return agreed, share_out(slowly if comm.rank == 0 else len, ["a task"] * 2)
+
+    assert run_ranks(share, 2) == [([], [[], 6])] * 2
+
+
 @pytest.mark.parametrize(
     ("own", "quota", "together", "each"),
     [
@@ -153,6 +196,19 @@ def test_a_rank_alone_has_its_share_of_the_cores(monkeypatch: pytest.MonkeyPatch
     with each_alone():
         assert process_group().cores == 2
     assert module.one_process().cores == 2  # which asks nothing of the others
+
+
+def test_ranks_that_know_where_the_others_are_share_the_cores_of_their_own_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    started(monkeypatch, 0, 2)
+    monkeypatch.setattr(module, "_near", [])
+    assert len(module.one_process().near) == 2  # as if both were here
+    elsewhere = ("another machine", frozenset({0}))
+    comm = SimpleNamespace(size=2, rank=0, Dup=lambda: None, allgather=lambda own: [own, elsewhere])
+    monkeypatch.setitem(sys.modules, "mpi4py", SimpleNamespace(MPI=SimpleNamespace(COMM_WORLD=comm)))
+    assert process_group().near == [machine.affinity()]
+    assert module.one_process().near == [machine.affinity()]
 
 
 def test_a_rank_that_fails_alone_aborts(monkeypatch: pytest.MonkeyPatch, capfd: Any) -> None:

@@ -41,7 +41,7 @@ def share(inference: Inference[Made]) -> list[Made]:
     """What is read of each batch, in their order."""
     with ExitStack() as held:
         if not getattr(inference, "counts_itself", False):
-            held.enter_context(doing("reading", len(inference) if hasattr(inference, "__len__") else None))
+            held.enter_context(doing("reading", len(inference)))
         lent = _lent.get()
         readers = lent[-1] if lent else held.enter_context(start_readers(inference))
         return readers.share(inference)
@@ -76,11 +76,10 @@ def start_readers(inference: Inference[Any]) -> Iterator[Readers]:
     """Workers that read the batches of an inference; they end with this context."""
     load, cores = inference.load, one_process().cores
     n = choose_readers(load, most_readers(inference), cores)
-    by_threads = n > 1 and by_threads_of(load)
-    if n > 1 and not by_threads and not can_be_sent(inference):
+    if n > 1 and not by_threads_of(load) and not can_be_sent(inference):
         n = 1
     with limit_threads(blas_threads(load.weights, n, cores)):
-        workers: Readers = Readers() if n == 1 else Threads(n) if by_threads else Processes(n)
+        workers: Readers = Readers() if n == 1 else Threads(n) if by_threads_of(load) else Processes(n)
         try:
             yield workers
         finally:
@@ -98,11 +97,11 @@ def choose_readers(load: Load, most: int, cores: int) -> int:
     if load.on_gpu:
         return 1
     if asked is not None:
-        return max(1, min(asked, cores, most))
+        return min(asked, cores, most)
     least = WORTH if by_threads_of(load) else WORTH_A_PROCESS
     if load.weights > CORE_CACHE or load.products < least:
         return 1
-    return max(1, min(cores, most))
+    return min(cores, most)
 
 
 def by_threads_of(load: Load) -> bool:

@@ -48,7 +48,7 @@ def run_task(
     workers: int | None = None,
     cuda_aware_mpi: bool | None = None,
     title: str = "",
-    progress: bool = True,
+    progress: bool,
     **callbacks: Any,
 ) -> tuple[State, list[dict[str, Any]]]:
     """Train a task to the end of its recipe; returns the last state and a record for each evaluation.
@@ -87,13 +87,12 @@ def only_writer(path: Path) -> Iterator[None]:
         return
     folder = os.open(path, os.O_RDONLY)
     try:
-        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(folder)
-        raise RunError(f"{path} is being trained by another process: wait for it, or end it first") from None
-    except OSError:
-        pass
-    try:
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RunError(f"{path} is being trained by another process: wait for it, or end it first") from None
+        except OSError:
+            pass
         yield
     finally:
         os.close(folder)
