@@ -154,6 +154,20 @@ def test_what_a_device_tells(fake: Any) -> None:
     assert gpu.used()["compute_capability"] == "8.9"
 
 
+def test_processes_on_one_machine_use_different_devices(fake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    used: list[int] = []
+    fake.cuda.Device = lambda number: SimpleNamespace(use=lambda: used.append(number))
+    fake.cuda.runtime.getDeviceCount = lambda: 2
+    choose_device("gpu")
+    assert used == []  # a process alone stays on the device that CUDA gives it
+    monkeypatch.setenv("PMI_SIZE", "2")
+    for rank in ("0", "1"):
+        monkeypatch.setenv("PMI_RANK", rank)
+        monkeypatch.setenv("MPI_LOCALRANKID", rank)
+        choose_device("gpu")
+    assert used == [0, 1]
+
+
 def test_what_a_device_does_not_tell_is_left_out(fake: Any) -> None:
     del fake.cuda.runtime.memGetInfo
     assert "GiB" not in choose_device("gpu").why
