@@ -218,6 +218,7 @@ SLOW = (
 
 FINISHED = (
     "adversary.py",
+    "backend.py",
     "bounds.py",
     "distances.py",
     "flip.py",

@@ -256,12 +256,6 @@ TABLE: dict[str, list[tuple[str, str, str, str]]] = {
     "runs only where there is a GPU: the suite on CuPy and a stand-in hold what can be held without one": [
         ("bounds.py", "chain", _DEVICE, "pass"),
         (
-            "backend.py",
-            "to_device",
-            "return tree_map(lambda a: target.xp.asarray(a) if is_host(a) else a, tree)",
-            "return tree_map(lambda a: (target.xp.asarray(a)), tree)",
-        ),
-        (
             "training/loop.py",
             "_to_place_of",
             _PLACE,
