@@ -232,6 +232,7 @@ FINISHED = (
     "objective.py",
     "perturbations.py",
     "protocol.py",
+    "regularizers.py",
     "relax.py",
     "rnn.py",
     "searches.py",
