@@ -58,7 +58,7 @@ class Memory(Search):
         there = objective.influence(start)
         assert there.d is not None and there.im is not None
         selected, second = objective.select(there.im), runner_up(objective, there.im)
-        lent = list(_lent(objective, there.im, memory.lent, max(1, self.tries), (selected, kept), second))
+        lent = [*_lent(objective, there.im, memory.lent, self.tries, (selected, kept), second), second]
 
         def either(which: Array, ours: Masks, theirs: Masks) -> Masks:
             return {n: xp.where(which, ours[n], theirs[n]) for n in eps0}

@@ -294,7 +294,4 @@ def _likelihood_only(on: Setting, m: Mapping[str, Array]) -> Term:
 
 def _mean(values: list[Array]) -> Array:
     """The mean of arrays of one shape."""
-    total = values[0]
-    for value in values[1:]:
-        total = total + value
-    return total / len(values) if len(values) > 1 else total
+    return sum(values[1:], values[0]) / len(values)

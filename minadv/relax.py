@@ -112,8 +112,8 @@ def margin_map(objective: Objective) -> Masks:
         change = sum((dm[n] * (m[n] - objective.m0.get(n, 1))).sum(axis=1) for n in im)
         before, after = (xp.stack([odds, xp.zeros_like(z)], axis=-1) for odds in (z, z + change))
         promises.append(objective.distance(before, after)[0])
-    side = xp.where(promises[1] > promises[0], 1, -1)[:, None]
-    return {n: g * side.astype(g.dtype) for n, g in im.items()}
+    surer = (promises[1] > promises[0])[:, None]  # (B, 1)
+    return {n: xp.where(surer, g, -g) for n, g in im.items()}
 
 
 def relaxed(objective: Objective, im: Masks, L: int) -> Masks:
@@ -190,7 +190,7 @@ def exchanged(objective: Objective, top: Visit, times: int) -> Iterator[Masks]:
     """
     assert top.im is not None
     leaves, enters, promises = [], [], []  # of each exchange, (B,): two units, counted over all sites, and its worth
-    before = 0  # units of the sites before
+    before, ends = 0, []  # units of the sites before, and up to the end of each
     for name, e in objective.eps0.items():
         xp, flipped, rows = namespace(e), top.eps[name] != e, namespace(e).arange(len(e))
         gain = (1 - 2 * e) * top.im[name]
@@ -204,6 +204,7 @@ def exchanged(objective: Objective, top: Visit, times: int) -> Iterator[Masks]:
                 leaves.append(before + out)
                 enters.append(before + into)
         before += e.shape[1]
+        ends.append(before)
     if not promises:
         return
     worth, out, into = xp.stack(promises), xp.stack(leaves), xp.stack(enters)
@@ -212,8 +213,5 @@ def exchanged(objective: Objective, top: Visit, times: int) -> Iterator[Masks]:
     for best_left in order[:times]:
         pair = (units == out[best_left, rows][:, None]) | (units == into[best_left, rows][:, None])
         moved = pair & (worth[best_left, rows] > -np.inf)[:, None]  # (B, units of all sites)
-        eps, first = {}, 0
-        for name, mask in top.eps.items():
-            eps[name] = xp.where(moved[:, first : first + mask.shape[1]], 1 - mask, mask)
-            first += mask.shape[1]
-        yield eps
+        parts = zip(top.eps.items(), xp.split(moved, ends[:-1], axis=1), strict=True)
+        yield {n: xp.where(part, 1 - mask, mask) for (n, mask), part in parts}

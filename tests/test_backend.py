@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from minadv import backend
-from minadv.backend import BackendError, choose_device, namespace, same_place, to_device, to_host
+from minadv.backend import BackendError, as_host, choose_device, namespace, same_place, to_device, to_host
+from tests.support import strict
 from tests.support.compare import assert_same_bits
 
 
@@ -30,12 +31,18 @@ def test_namespace_is_that_of_the_arrays(xp):
     assert namespace(None, xp.ones(2), m=None, x=xp.ones(2)) is xp
 
 
+def test_an_array_on_the_device_has_the_module_of_the_device(host_and_device):
+    _, device = host_and_device
+    assert namespace(device) is namespace(None, m=device) is sys.modules["cupy"]
+
+
 def test_a_numpy_scalar_is_on_the_host():
     assert namespace(np.float64(1)) is np
 
 
 def test_no_arrays_at_all_are_on_the_host():
     assert namespace(None) is np
+    assert namespace() is np
 
 
 @pytest.mark.parametrize("other", [[1.0, 2.0], 3.0, "x", object()], ids=["list", "float", "str", "object"])
@@ -47,6 +54,8 @@ def test_what_is_not_an_array(xp, other):
 def test_unnamed_arguments_are_called_by_their_place(xp):
     with pytest.raises(TypeError, match=r"^argument 2 is a list"):
         namespace(xp.ones(2), [1])
+    with pytest.raises(TypeError, match=r"^argument 1 is a list"):
+        namespace([1])
 
 
 def test_host_and_device_together(host_and_device):
@@ -61,7 +70,9 @@ def test_unknown_device():
 
 
 def test_cpu_is_numpy():
-    assert choose_device("cpu").xp is np
+    device = choose_device("cpu")
+    assert device.xp is np
+    assert not device.tf32
 
 
 def test_without_cupy(monkeypatch):
@@ -69,7 +80,7 @@ def test_without_cupy(monkeypatch):
     fallback = choose_device("auto")
     assert (fallback.name, fallback.xp) == ("cpu", np)
     assert "because CuPy does not work here (CuPy is not installed: pip install" in fallback.why
-    with pytest.raises(BackendError, match="CuPy is not installed") as error:
+    with pytest.raises(BackendError, match=r'^device="gpu" was asked for but .*CuPy is not installed') as error:
         choose_device("gpu")
     assert isinstance(error.value.__cause__, ModuleNotFoundError)
 
@@ -112,8 +123,40 @@ def test_trees_travel_whole(xp, device):
     assert namespace(to_host(there)["a"]) is np
 
 
-def test_to_device_by_name():
-    assert namespace(to_device(np.ones(2), "cpu")) is np
+def test_arrays_travel_there_and_back_and_nothing_else_does(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", strict.module)
+    there = to_device({"a": np.ones(2), "b": None, "steps": 3}, "gpu")
+    assert namespace(there["a"]) is strict.module
+    assert (there["b"], there["steps"]) == (None, 3)
+    assert isinstance(there["steps"], int)
+    assert to_device(there, "gpu")["a"].tolist() == [1, 1]
+    for back in (to_device(there, "cpu"), to_host(there), {"a": as_host(there["a"])}):
+        assert namespace(back["a"]) is np
+        assert back["a"].tolist() == [1, 1]
+
+
+class FakeTensor:
+    """Stands for a tensor of PyTorch that belongs to a graph and lies on a GPU: NumPy cannot take it as it is."""
+
+    def __init__(self, *done):
+        self.done = done
+
+    def detach(self):
+        return FakeTensor(*self.done, "detach")
+
+    def cpu(self):
+        return FakeTensor(*self.done, "cpu")
+
+    def __array__(self, dtype=None, copy=None):
+        assert self.done == ("detach", "cpu")
+        return np.ones(2)
+
+
+def test_as_host_takes_whatever_can_be_made_an_array(xp):
+    for value in ([1.0, 1.0], np.ones(2), xp.ones(2), FakeTensor()):
+        assert namespace(as_host(value)) is np
+        assert as_host(value).tolist() == [1, 1]
+    assert as_host(3).shape == ()
 
 
 def test_same_place_follows_an_array(xp):

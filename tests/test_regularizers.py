@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 
 from minadv import masks
+from minadv.adversary import find_adversary
 from minadv.backend import to_host
 from minadv.base.trees import leaves, tree_map
+from minadv.memory import Memory
 from minadv.models import Batch
 from minadv.regularizers import AT, EL, FD, VAT, VD, AdD, Pi, Plain, RDrop, Regularizer, Sum
-from minadv.searches import Greedy
+from minadv.searches import Exact, Greedy
 from tests.support.cells import RAGGED
 from tests.support.compare import assert_close, assert_same_bits, assert_zero
 from tests.support.networks import Watched, network
@@ -177,6 +179,25 @@ def test_adversarial_dropout_compares_the_full_network_with_the_mask_found(scale
 
 
 @pytest.mark.parametrize(
+    "options",
+    [
+        {"distance": "rkl"},
+        {"scale": "kept"},
+        {"scale": "inverted", "p": 0.3},
+        {"lam": np.array([0.7, 0.1, 0.1, 0.1])},
+        {"sites": ("readout",)},
+    ],
+    ids=str,
+)
+def test_the_search_looks_for_the_distance_that_is_trained_on(options, rng, put):
+    net, options = network(rng, put, steps="all"), put({"lam": np.full(4, 0.25), **options})
+    term, _ = watch(AdD(budgets=2, **options), net)
+    trace = find_adversary(*net, budgets=2, search=Greedy(keep="last"), rng=np.random.default_rng(0), **options)
+    assert_same_bits((term.trace.eps, term.trace.im), (trace.eps, trace.im))
+    assert_same_bits(term.trace.visits[0].d, trace.visits[0].d)
+
+
+@pytest.mark.parametrize(
     ("options", "likelihood", "searched", "whole"),
     [
         ({}, 1.0, 1, 2),
@@ -212,6 +233,24 @@ def test_a_sum_adds_and_takes_the_likelihood_once(rng, put):
     assert_close(total.value, 2 * first.value + 0.5 * second.value)
     assert_close(total.grads, tree_map(lambda a, b: a + b, first.grads, second.grads))
     assert_close((total.nll, total.trace.eps, total.dx), (first.nll, first.trace.eps, second.dx))
+    one, same = (watch(Sum(parts, weights), net)[0] for weights in (None, (1.0, 1.0)))
+    assert_same_bits((one.value, one.grads), (same.value, same.grads))
+
+
+def test_a_sum_carries_what_its_first_adversaries_found(rng, put):
+    net = network(rng, put)
+    found, _ = watch(Sum((VAT(norm=0.5), AdD(budgets=2), AdD(budgets=3), VAT(norm=2.0))), net)
+    assert found.trace.budgets == {"layer0": 2}
+    assert_same_bits(found.dx, watch(VAT(norm=0.5), net)[0].dx)
+
+
+def test_of_several_adversaries_the_one_that_remembers_is_remembered(rng, put):
+    net = network(rng, put)
+    greedy, remembers = AdD(budgets=2, search=Greedy(keep="last")), AdD(budgets=2, search=Memory())
+    for parts in ((greedy, remembers), (remembers, greedy)):
+        once, _ = watch(Sum(parts), net)
+        twice, _ = watch(Sum(parts), net, memory=once.trace.memory)
+        assert to_host(twice.trace.memory.visits).tolist() == [2, 2, 2]
 
 
 def test_bad_input(rng, put):
@@ -247,6 +286,12 @@ def test_adversarial_dropout_flips_three_units_or_more_unless_told_otherwise(H, 
     assert trace.budgets == {"layer0": flips, "layer1": flips}
     assert AdD(sites=("layer1",)).expect_budgets(model) == {"layer1": flips}
     assert AdD(budgets=1).expect_budgets(model) == {"layer0": 1, "layer1": 1}
+
+
+def test_a_budget_that_is_too_much_for_the_search(rng, put):
+    model, _, _ = network(rng, put, H=6)
+    with pytest.raises(ValueError, match=r"an exact search would run 22 masks, more than max_masks = 21"):
+        AdD(budgets=2, search=Exact(max_masks=21)).expect_budgets(model)
 
 
 def test_a_tenth_of_the_units_is_dropped_unless_told_otherwise():

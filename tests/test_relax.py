@@ -102,14 +102,16 @@ def test_the_margin_of_the_full_network_has_m_one(rng, put):
 
 @pytest.mark.parametrize("scale", ["none", "inverted", "kept"])
 @pytest.mark.parametrize("distance", ["js", "kl", "logit2"])
-def test_an_example_moves_to_the_side_that_promises_more(scale, distance, rng, put):
+@pytest.mark.parametrize("base", ["full", "masked"])
+def test_an_example_moves_to_the_side_that_promises_more(base, scale, distance, rng, put):
     net = network(rng, put, B=40, H=6)
-    eps0 = rng.integers(0, 2, (40, 6)).astype(float)
+    eps0 = rng.integers(0, 2, (40, 6)).astype(float) if base == "masked" else np.ones((40, 6))
     p = {"inverted": 0.3}.get(scale)
-    on = objective(net, budgets=2, eps0=put(eps0), scale=scale, p=p, distance=distance)
+    given = {"eps0": put(eps0)} if base == "masked" else {}
+    on = objective(net, budgets=2, scale=scale, p=p, distance=distance, **given)
     dm, p0 = to_host(on.margin())
     im = to_host(masks.scale_backward(put(eps0), put(dm["layer0"]), scale, p=p))
-    m0 = to_host(masks.scale(put(eps0), scale, p=p))
+    m0 = to_host(masks.scale(put(eps0), scale, p=p)) if base == "masked" else eps0  # the full network has m = 1
     sides = []
     for b in range(40):
         gain = (1 - 2 * eps0[b]) * im[b]
@@ -155,6 +157,14 @@ def test_equal_promises_go_to_the_side_that_is_less_sure(put):
     net = additive([[1.0, -1.0], [-1.0, 1.0]], 1.0, put)
     trace = find_adversary(*net, search=SHORT, budgets=1, distance="logit2")
     assert to_host(trace.visits[1].eps["z"]).tolist() == [[0, 1], [1, 0]]
+
+
+@pytest.mark.parametrize(("distance", "kept"), [("kl", [1, 0]), ("rkl", [0, 1])])
+def test_what_a_side_promises_is_the_distance_from_the_base_to_it(distance, kept, put):
+    """From log-odds of 1, KL is larger to 5 than to -1, and the reversed KL is larger from -1 than from 5."""
+    net = additive([[2.0, -4.0]], 3.0, put)
+    trace = find_adversary(*net, search=Relax((), runner_up=False, keep="last"), budgets=1, distance=distance)
+    assert to_host(trace.eps["z"]).tolist() == [kept]
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -21,11 +21,11 @@ from tests.support.compare import assert_close, assert_same_bits
 from tests.support.networks import network
 from tests.support.searching import LONG, SHORT, bare
 
-SITES = {"a": 4, "b": 3}
+SITES, B = {"a": 4, "b": 3}, 3
 MAPS = st.sampled_from(["real", "ties"])
 
 
-def ranked(rng, kind, put, B=4):
+def ranked(rng, kind, put):
     """A bare objective of two sites with a map of real numbers, or of few whole ones."""
     eps0 = {name: rng.integers(0, 2, (B, H)).astype(float) for name, H in SITES.items()}
     budgets = {name: int(rng.integers(1, H + 1)) for name, H in SITES.items()}
@@ -58,7 +58,7 @@ def test_the_runner_up_is_the_next_mask_in_the_map_s_order(put, rng, kind):
     """Of all masks within the budgets that flip a unit which the selected one does not, none promises more."""
     on, im = ranked(rng, kind, put)
     selected, second = on.select(im), runner_up(on, im)
-    for b in range(4):
+    for b in range(B):
         first, found = flips_of(on, selected, b), flips_of(on, second, b)
         others = [m for m in ball(on, b) if any((m[name] & ~first[name]).any() for name in SITES)]
         if not others:
@@ -78,7 +78,7 @@ def test_exchanges_come_in_the_order_of_what_they_promise(put, rng, kind, times)
     found = list(exchanged(on, Visit(eps, None, im), times))
     assert_same_bits((eps, im, on.eps0), before)
     assert len(found) <= times
-    for b in range(4):
+    for b in range(B):
         here = flips_of(on, eps, b)
         possible = [
             m
@@ -94,6 +94,28 @@ def test_exchanges_come_in_the_order_of_what_they_promise(put, rng, kind, times)
         assert len({str(m) for m in moved}) == len(moved)
         assert all(any(all((m[n] == q[n]).all() for n in SITES) for q in possible) for m in moved)
         assert moved == got[: len(moved)] or str(moved) == str(got[: len(moved)])  # the others leave the mask alone
+
+
+def test_of_equal_promises_the_lowest_index(rng, put):
+    """So that NumPy and CuPy, whose sorts differ, find the same neighbours of a mask."""
+    eps0, gain = np.ones((B, 40)), rng.integers(1, 4, (B, 40))
+    on, im = bare(put({"a": eps0}), {"a": 20}), put({"a": -gain.astype(float)})
+    second = to_host(runner_up(on, im)["a"] != on.eps0["a"])
+    eps = masks.random_flips(rng, eps0, 20)
+    found = list(exchanged(on, Visit(put({"a": eps}), None, im), 30))
+    for b in range(B):
+        order = sorted(range(40), key=lambda i, g=gain[b]: (-g[i], i))
+        assert np.flatnonzero(second[b]).tolist() == sorted([*order[:19], order[20]])
+        pairs = itertools.product(np.flatnonzero(eps[b] == 0), np.flatnonzero(eps[b] == 1))
+        ranked_pairs = sorted(pairs, key=lambda p, g=gain[b]: (g[p[0]] - g[p[1]], g[p[0]], p))  # leaves, enters
+        moved = [np.flatnonzero(to_host(mask["a"])[b] != eps[b]).tolist() for mask in found]
+        assert moved == [sorted(pair) for pair in ranked_pairs[:30]]
+
+
+def test_a_site_of_one_unit_has_nothing_to_exchange(put):
+    on, im = bare(put({"a": np.ones((B, 1))}), {"a": 1}), put({"a": -np.ones((B, 1))})
+    for eps in (0.0, 1.0):
+        assert list(exchanged(on, Visit(put({"a": np.full((B, 1), eps)}), None, im), 3)) == []
 
 
 class Predicting:

@@ -75,6 +75,7 @@ FAULTS: dict[str, tuple[Exception, str]] = {
 def fake(monkeypatch: pytest.MonkeyPatch) -> Any:
     """A CuPy that works, of which a test breaks something."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7")
+    monkeypatch.setenv("MINADV_COMPILED", "0")  # else the doctor may have to say that Numba compiles, in a fresh tree
     made = strict._make_module()
     made.cuda.runtime.driverGetVersion = lambda: 12040
     monkeypatch.setitem(sys.modules, "cupy", made)
@@ -151,6 +152,20 @@ def test_what_a_device_tells(fake: Any) -> None:
     choose_device("gpu")
     assert calls[-1] == (np.float32, gpu.DEFAULT)
     assert gpu.used()["compute_capability"] == "8.9"
+
+
+def test_processes_on_one_machine_use_different_devices(fake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    used: list[int] = []
+    fake.cuda.Device = lambda number: SimpleNamespace(use=lambda: used.append(number))
+    fake.cuda.runtime.getDeviceCount = lambda: 2
+    choose_device("gpu")
+    assert used == []  # a process alone stays on the device that CUDA gives it
+    monkeypatch.setenv("PMI_SIZE", "2")
+    for rank in ("0", "1"):
+        monkeypatch.setenv("PMI_RANK", rank)
+        monkeypatch.setenv("MPI_LOCALRANKID", rank)
+        choose_device("gpu")
+    assert used == [0, 1]
 
 
 def test_what_a_device_does_not_tell_is_left_out(fake: Any) -> None:

@@ -60,6 +60,7 @@ _DEVICE = 'raise TypeError("the bounds are computed on the host: move the logits
 _HEAD = "tree_map(lambda g: factor * g, head)"
 _HEADS = f"self._grads = tree_add(self._grads, {_HEAD})"
 _TOTAL = "total = tree_add(self._grads, back)"
+_PARTS = "grads=tree_add(total.grads, term.grads),"
 _MAP = "dm = influence_map(h[:-1], dhhat)  # Eq. 6"
 
 TABLE: dict[str, list[tuple[str, str, str, str]]] = {
@@ -87,6 +88,7 @@ TABLE: dict[str, list[tuple[str, str, str, str]]] = {
         ("gradcheck.py", "check.loss", _PAIRS, _PAIRS.replace(f"{_MOVED}, {_FIXED}", f"{_FIXED}, {_MOVED}")),
         ("bounds.py", "chain", _PROBABILITIES, _PROBABILITIES.replace("w.sum(), 1", "1, w.sum()")),
         ("protocol.py", "run_bodies_backward", _BACK, _BACK.replace(f"total, {_ONE}", f"{_ONE}, total")),
+        ("regularizers.py", "Sum.term", _PARTS, "grads=tree_add(term.grads, total.grads),"),
         ("terms.py", "Tally.add", _HEADS, _HEADS.replace(f"self._grads, {_HEAD}", f"{_HEAD}, self._grads")),
         ("terms.py", "Tally.grads", _TOTAL, _TOTAL.replace("self._grads, back", "back, self._grads")),
         ("rnn.py", "backward", _MAP, _MAP.replace("h[:-1], dhhat", "dhhat, h[:-1]")),
@@ -174,6 +176,8 @@ TABLE: dict[str, list[tuple[str, str, str, str]]] = {
             "def select(self, im: Masks, sign: int = 1) -> Masks:",
             "def select(self, im: Masks, sign: int = 2) -> Masks:",
         ),
+        ("relax.py", "margin_map", "for side in (-1, 1):", "for side in (-2, 1):"),
+        ("relax.py", "margin_map", "for side in (-1, 1):", "for side in (-1, 2):"),
         ("searches.py", "Reselect.run", _SIDES, _SIDES.replace("(1, -1)", "(2, -1)")),
         ("searches.py", "Reselect.run", _SIDES, _SIDES.replace("(1, -1)", "(1, -2)")),
     ],
@@ -265,12 +269,6 @@ TABLE: dict[str, list[tuple[str, str, str, str]]] = {
     ],
     "runs only where there is a GPU: the suite on CuPy and a stand-in hold what can be held without one": [
         ("bounds.py", "chain", _DEVICE, "pass"),
-        (
-            "backend.py",
-            "to_device",
-            "return tree_map(lambda a: target.xp.asarray(a) if is_host(a) else a, tree)",
-            "return tree_map(lambda a: (target.xp.asarray(a)), tree)",
-        ),
         (
             "training/loop.py",
             "_to_place_of",
