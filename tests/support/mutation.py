@@ -3,8 +3,7 @@
 ::
 
     python -m tests.support.mutation --sample 100                # the same 100 each time: CI
-    python -m tests.support.mutation --finished --kept FILE      # all of the files that are done: CI, --deep
-    python -m tests.support.mutation --kept FILE                 # all; FILE keeps the verdicts, to go on from
+    python -m tests.support.mutation --kept FILE                 # all: CI, --deep; FILE keeps verdicts, to go on from
     python -m tests.support.mutation masks.py flip.py            # all of some files
 
 A mutant that no test notices must be explained in `tests.support.survivors`; otherwise the run fails and lists it. A
@@ -34,7 +33,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from tests.support.copies import QUIET, ROOT, copy_tree, environment
-from tests.support.mutation_targets import FINISHED, FURTHER, RECENT, SLOW, TARGETS
+from tests.support.mutation_targets import FURTHER, SLOW, TARGETS
 from tests.support.mutator import Change, changes
 from tests.support.survivors import explained
 
@@ -231,7 +230,6 @@ def verdicts(mutants: list[Planted], kept: Path | None, jobs: int, folder: Path)
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("files", nargs="*", help="files of minadv/ (default: all of tests.support.mutation_targets)")
-    parser.add_argument("--finished", action="store_true", help="the files of which no mutant survives unexplained")
     parser.add_argument("--sample", type=int, help="this many of the mutants instead of all")
     parser.add_argument("--seed", type=int, default=0, help="of the sample")
     parser.add_argument("--kept", type=Path, help="a file that keeps verdicts, to go on from")
@@ -240,12 +238,10 @@ def main(arguments: list[str] | None = None) -> int:
     unknown = [file for file in options.files if file not in TARGETS]
     if unknown:
         parser.error(f"{', '.join(unknown)}: expected files among {', '.join(TARGETS)}")
-    if options.finished:
-        options.files = list(FINISHED)
     files = options.files or [file for file in TARGETS if options.sample is None or file not in SLOW]
     mutants = [mutant for file in files for mutant in planted(file)]
     if options.sample is not None:
-        mutants = [mutant for mutant in sample(mutants, options.sample, options.seed) if mutant.file not in RECENT]
+        mutants = sample(mutants, options.sample, options.seed)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # each job has one core
     _load_libraries()
     with tempfile.TemporaryDirectory() as folder:

@@ -218,62 +218,6 @@ SLOW = (
 )
 """Files whose tests start processes or train: left out of samples."""
 
-FINISHED = (
-    "adversary.py",
-    "backend.py",
-    "bounds.py",
-    "counterexamples.py",
-    "distances.py",
-    "flip.py",
-    "gradcheck.py",
-    "gru.py",
-    "headcheck.py",
-    "influence.py",
-    "layers.py",
-    "lstm.py",
-    "masks.py",
-    "modelcheck.py",
-    "memory.py",
-    "objective.py",
-    "perturbations.py",
-    "protocol.py",
-    "regularizers.py",
-    "relax.py",
-    "rnn.py",
-    "searches.py",
-    "terms.py",
-    "torch_layout.py",
-    "training/clip.py",
-    "training/divergence.py",
-    "training/ema.py",
-    "training/finite.py",
-    "training/interrupts.py",
-    "training/loop.py",
-    "training/memory.py",
-    "training/optimizers.py",
-    "training/parallel/choose.py",
-    "training/parallel/inference.py",
-    "training/parallel/members.py",
-    "training/parallel/processes.py",
-    "training/parallel/ranks.py",
-    "training/parallel/threads.py",
-    "training/parallel/workers.py",
-    "training/progress.py",
-    "training/recipe.py",
-    "training/runs/checkpoints.py",
-    "training/runs/folder.py",
-    "training/runs/log.py",
-    "training/runs/packing.py",
-    "training/schedules.py",
-    "training/task.py",
-    "training/update.py",
-    "training/watch.py",
-)
-"""Files of which every mutant was run, and is noticed or explained: `--deep` runs all of theirs."""
-
-RECENT: tuple[str, ...] = ()
-"""Files that were written or changed since their mutants were last run whole: left out of samples until they are."""
-
 LEFT_OUT = {
     "__init__.py": "names only",
     "__main__.py": "one call",
