@@ -20,6 +20,7 @@ from typing import Any
 
 from experiments.parts import records, reporting, stronger_report
 from experiments.parts.compared import plan, report
+from experiments.parts.compared.choice import best_rate, best_setting
 from experiments.parts.compared.plan import SEARCHES, SUMS, TASKS, Job, Task
 from experiments.parts.compared.texts import baselines
 from experiments.parts.compared.work import Known, ensembles, found_result, measure, prepare, usable, work
@@ -78,7 +79,7 @@ def compare(task: Task, given: dict[str, Any], workers: int, known: Known) -> li
 
     prepare(task, given, workers)
     rated = done(plan.rates(task, given), "learning rate")
-    lr = report.best_rate(rated)
+    lr = best_rate(rated)
     print(f"{task.name}: learning rate {lr:g}", file=sys.stderr)
     tuned = done(plan.trials(task, lr, given), "settings")
     chosen = choice(task, tuned)
@@ -89,9 +90,7 @@ def compare(task: Task, given: dict[str, Any], workers: int, known: Known) -> li
 
 def choice(task: Task, tuned: Sequence[dict[str, Any]]) -> dict[str, tuple[float, float]]:
     """The setting of each method."""
-    return {
-        m: report.best_setting(tuned, m) if len(plan.settings(m, task.kind)) > 1 else (0.0, 0.0) for m in task.methods
-    }
+    return {m: best_setting(tuned, m) if len(plan.settings(m, task.kind)) > 1 else (0.0, 0.0) for m in task.methods}
 
 
 def so_far(task: Task, given: dict[str, Any], known: Known) -> list[dict[str, Any]]:
@@ -104,7 +103,7 @@ def so_far(task: Task, given: dict[str, Any], known: Known) -> list[dict[str, An
     rated = done(rates := plan.rates(task, given))
     if len(rated) < len(rates):
         return rated
-    lr = report.best_rate(rated)
+    lr = best_rate(rated)
     tuned = done(trials := plan.trials(task, lr, given))
     if len(tuned) < len(trials):
         return [*rated, *tuned]

@@ -1,0 +1,56 @@
+r"""The rows of a comparison's table, found in its results, and what tells whether they make one table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from experiments.parts.compared.plan import MATCHED
+
+Data = Mapping[str, Any]
+Result = Mapping[str, Any]
+
+
+def row_of(result: Result) -> str:
+    """The row of the table that a reported result belongs to."""
+    if result.get("networks", 1) > 1:
+        return f"{result['method']}, {result['networks']} networks"
+    return f"{result['method']}, {result['longer']} x longer" if result["longer"] > 1 else str(result["method"])
+
+
+def reported(data: Data) -> dict[str, dict[int, Result]]:
+    """The reported results by row and seed, in the order of the table; members of ensembles are not rows."""
+    order = [row for method in data["facts"]["task"]["methods"] for row in rows_of(method)]
+    found: dict[str, dict[int, Result]] = {}
+    for result in data["results"]:
+        if result["part"] == "final" and not result["member"]:
+            found.setdefault(row_of(result), {})[result["seed"]] = result
+    return {row: found[row] for row in order if row in found}
+
+
+def rows_of(method: str) -> tuple[str, ...]:
+    """The rows of a method: its own, and those at the cost of AdD K=2."""
+    n = MATCHED.get(method)
+    return (method,) if n is None else (method, f"{method}, {n} x longer", f"{method}, {n} networks")
+
+
+def expect_alike(data: Data) -> None:
+    """Raise ValueError for results of different sizes, data or learning rates: they do not make one table."""
+    results = [r for r in data["results"] if r["part"] == "final"]
+    for name, told in (("digest", "settings of the task"), ("data", "data"), ("lr", "learning rates")):
+        if len(found := sorted({str(r[name]) for r in results})) > 1:
+            raise ValueError(f"the runs have {len(found)} different {told} ({', '.join(found)}), expected one")
+    for row, by_seed in reported(data).items():
+        if len(set_to := sorted({(r["strength"], r["weight"]) for r in by_seed.values()})) > 1:
+            raise ValueError(f"the runs of {row} have {len(set_to)} different settings {set_to}, expected one")
+
+
+def tests(row: str, by_seed: Mapping[int, Result]) -> dict[int, float]:
+    return {seed: float(result["test"]) for seed, result in by_seed.items()}
+
+
+def passes(data: Data, result: Result) -> str:
+    """The forward and backward passes of a row in the time of one step of none."""
+    forward, backward = data["facts"]["passes"][result["method"]]
+    times = result.get("networks", result["longer"])
+    return f"{forward * times:g} + {backward * times:g}"

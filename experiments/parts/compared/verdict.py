@@ -1,0 +1,55 @@
+r"""The verdict of a comparison: what its numbers say, in sentences that follow from them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from experiments.parts import reporting
+from experiments.parts.compared.plan import MATCHED
+from experiments.parts.compared.questions import QUESTIONS, said
+from experiments.parts.compared.rows import Data, reported, tests
+
+
+def verdict(data: Data) -> str:
+    """What the numbers say, in words that follow from them."""
+    rows = reported(data)
+    means = {row: float(np.mean(list(tests(row, by_seed).values()))) for row, by_seed in rows.items()}
+    ranked = sorted(means, key=lambda row: means[row])
+    lines = [f"From low to high: {', '.join(f'{row} {means[row]:.2f}' for row in ranked)}."]
+    for question, pairs in QUESTIONS:
+        answers = [answer for one, other in pairs if (answer := said(data, one, other)) is not None]
+        lines += [f"{question} {'; '.join(answers)}."] if answers else []
+    for name, errors in data["facts"].get("baselines", {}).items():
+        lines.append(f"Without a network, on the same texts: {name} {reporting.spread(errors)}.")
+    lines += [converged(data), edges(data)]
+    return "\n".join(f"- {line}" for line in lines)
+
+
+def converged(data: Data) -> str:
+    """Whether the mean validation loss of none had stopped improving before the last fifth; if not, what more does."""
+    curves = [r["valid_losses"] for r in reported(data)["none"].values()]
+    mean = np.mean(curves, axis=0)
+    cut = len(mean) - max(1, len(mean) // 5)
+    stopped = float(mean[cut:].min()) >= float(mean[:cut].min())
+    verb = "had stopped" if stopped else "had not stopped"
+    least = data["facts"]["task"]["epochs"] * (int(mean.argmin()) + 1) / len(mean)
+    word = "Converged" if stopped else "Not converged"
+    curve = f"the mean validation loss of none {verb} improving before the last fifth of training"
+    longer = None if stopped else said(data, f"none, {MATCHED['none']} x longer", "none")
+    return f"{word}: {curve} (its least: epoch {least:g})." + (f" What more training does: {longer}." if longer else "")
+
+
+def edges(data: Data) -> str:
+    """Which methods were given the largest weight or strength that was tried, and might have wanted more."""
+    tried: dict[str, set[tuple[float, float]]] = {}
+    for r in data["results"]:
+        if r["part"] == "settings":
+            tried.setdefault(r["method"], set()).add((r["strength"], r["weight"]))
+    ends = []
+    for method, settings in tried.items():
+        one = next(iter(reported(data)[method].values()))
+        most = [max(values) for values in zip(*settings, strict=True)]
+        if one["weight"] == most[1] > 0 or one["strength"] == most[0]:
+            ends.append(method)
+    named = ", ".join(ends) or "no method"
+    return f"The setting chosen is the strongest that was tried, in weight or in strength, for {named}."

@@ -1,0 +1,66 @@
+"""What a comparison says of given numbers."""
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("safetensors")
+pytest.importorskip("tqdm", reason="experiments show progress")
+
+from experiments.parts.compared import report
+from experiments.parts.compared.choice import best_setting
+from experiments.parts.compared.verdict import verdict
+from tests.support.comparisons import made_up
+
+
+@pytest.fixture(autouse=True)
+def once(device: Any) -> None:
+    if device.name == "gpu":
+        pytest.skip("the same on every backend")
+
+
+def test_the_verdict_is_no_stronger_than_its_test() -> None:
+    data = made_up({"none": 8.0, "FD": 6.0, "AdD K=2": 6.0}, noise=0.3)
+    text = verdict(data)
+    assert "AdD K=2 is better than none" in text
+    assert "AdD K=2 cannot be told from FD" in text
+    assert "AdD K=2 is worse than none" in verdict(made_up({"none": 6.0, "FD": 6.0, "AdD K=2": 8.0}))
+
+
+def test_whether_none_converged_is_said() -> None:
+    data = made_up({"none": 8.0, "FD": 6.0})
+    none = [r for r in data["results"] if r["method"] == "none"]
+    data["results"] += [{**r, "longer": 4, "test": r["test"] + 0.1 * (-1) ** r["seed"]} for r in none]
+    assert "Converged: " in report.page(data) and "its least: epoch 1.2" in report.page(data)
+    assert "more training" not in report.page(data)
+    for r in data["results"]:
+        r["valid_losses"] = [3.0, 2.0, 1.5, 1.4, 1.3]
+    assert "Not converged: " in report.page(data)
+    assert "What more training does: none, 4 x longer cannot be told from none" in report.page(data)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [("digest", "e", "different settings"), ("data", "y", "different data"), ("weight", 9.0, "FD have 2 different")],
+)
+def test_runs_that_differ_do_not_make_a_table(name: str, value: Any, said: str) -> None:
+    data = made_up({"none": 8.0, "FD": 6.0})
+    data["results"][-1][name] = value
+    with pytest.raises(ValueError, match=said):
+        report.page(data)
+
+
+def test_rows_made_by_different_code_are_said_to_be() -> None:
+    data = made_up({"none": 8.0, "FD": 6.0})
+    data["results"][-1]["made"] = {**data["results"][-1]["made"], "commit": "1234567890", "dirty": False}
+    assert "commit 1234567" in report.page(data)
+
+
+def test_settings_are_chosen_by_the_mean_of_validation_then_by_loss() -> None:
+    def tried(strength: float, valid: float, loss: float, seed: int) -> dict[str, Any]:
+        return {"method": "FD", "strength": strength, "weight": 1.0, "valid": valid, "valid_loss": loss, "seed": seed}
+
+    results = [tried(0.1, 5, 1, 1000), tried(0.1, 7, 1, 1001), tried(0.2, 6, 0.5, 1000), tried(0.2, 6, 0.5, 1001)]
+    assert best_setting(results, "FD") == (0.2, 1.0)
+    results[1]["valid"] = 6
+    assert best_setting(results, "FD") == (0.1, 1.0)
