@@ -23,6 +23,7 @@ from experiments.parts.compared.rows import row_of, rows_of
 from experiments.parts.compared.work import Clock, Known, ensembles, found_result, work
 from experiments.parts.naive_bayes import counts
 from minadv.regularizers import AdD, Plain, RDrop
+from minadv.tasks.unlabelled import uses_unlabelled
 from tests.support.comparisons import REVIEWS, TINY, WORDS, given
 
 
@@ -61,6 +62,28 @@ def test_none_and_fd_are_given_the_cost_of_the_adversary(tmp_path: Path) -> None
     assert [(job.longer, job.member) for job in first] == [(1, 0), (4, 0), (1, 1), (1, 2), (1, 3)]
 
 
+def test_where_there_are_unlabelled_examples_a_step_of_those_who_read_them_has_two_batches(tmp_path: Path) -> None:
+    imdb = TASKS["imdb"]
+    assert {m: imdb.batches(m) for m in imdb.methods} == {
+        m: 2 if uses_unlabelled(texts.regularizer(m, 0.1)) else 1 for m in imdb.methods
+    }
+    with_some = {name for name, task in TASKS.items() if task.unlabelled}
+    assert with_some == {"mnist-2000-unlabelled", "imdb"}
+    passes = compare.passes()
+    for task in TASKS.values():
+        cost = {m: sum(passes[m]) * task.batches(m) for m in (*MATCHED, "AdD K=2")}
+        assert {m: cost["AdD K=2"] / cost[m] for m in MATCHED} == {m: task.times(m) for m in MATCHED}
+    jobs = list(plan.finals(imdb, 1e-2, dict.fromkeys(imdb.methods, (0.0, 0.0)), given(tmp_path)))
+    first = [job for job in jobs if job.seed == 0 and job.method == "none"]
+    assert [job.longer for job in first if job.longer > 1] == [8] and len(first) == 1 + 1 + 7
+
+
+def test_the_digests_of_tasks_that_are_done_or_begun_do_not_change() -> None:
+    names = ("digits", "mnist-20000", "mnist-2000", "mnist-2000-unlabelled", "mnist-pooled")
+    digests = ("06fc20dd3ba6", "98f632ace7c7", "ca7fbc042c41", "9c2b3617933f", "d20649957988")
+    assert tuple(TASKS[name].digest for name in names) == digests
+
+
 def test_members_share_examples_and_differ_in_all_else(tmp_path: Path) -> None:
     one = Job(TINY, "none", 0.0, 0.0, 1e-2, 3, "final", **given(tmp_path))
     other = replace(one, member=1)
@@ -75,7 +98,7 @@ def test_a_whole_comparison_and_what_it_finds_done(tmp_path: Path, monkeypatch: 
     compare.main(command)
     data = reporting.read_results(tmp_path / "out" / "compare-tiny.json")
     table = report.reported(data)
-    assert list(table) == [*rows_of("none"), *rows_of("FD"), "AdD K=2"]
+    assert list(table) == [*rows_of("none", TINY), *rows_of("FD", TINY), "AdD K=2"]
     assert all(by_seed.keys() == {0, 1} for by_seed in table.values())
     text = (tmp_path / "out" / "compare-tiny.md").read_text()
     assert text == report.page(data)
@@ -117,7 +140,7 @@ def test_what_is_done_goes_on_without_its_folders(tmp_path: Path, monkeypatch: p
     again = {name.name for n, name in enumerate(names) if name in names[:n]}
     assert len(again) == 1 and again.pop().startswith("none")  # its ensemble was not done: once more
     table = report.reported(reporting.read_results(tmp_path / "out" / "compare-tiny.json"))
-    assert list(table) == [*rows_of("none"), *rows_of("FD"), "AdD K=2"]
+    assert list(table) == [*rows_of("none", TINY), *rows_of("FD", TINY), "AdD K=2"]
 
 
 def test_an_ensemble_is_the_mean_of_its_members_answers(tmp_path: Path) -> None:

@@ -64,3 +64,18 @@ def test_settings_are_chosen_by_the_mean_of_validation_then_by_loss() -> None:
     assert best_setting(results, "FD") == (0.2, 1.0)
     results[1]["valid"] = 6
     assert best_setting(results, "FD") == (0.1, 1.0)
+
+
+def test_rows_at_equal_cost_have_the_numbers_of_their_task() -> None:
+    data = made_up({"none": 8.0, "FD": 7.0, "AdD K=2": 6.0}, noise=0.3)
+    data["facts"]["task"]["sizes"].append(["unlabelled", True])
+    for method, n in (("none", 8), ("FD", 2)):
+        own = [r for r in data["results"] if r["method"] == method]
+        data["results"] += [{**r, "longer": n} for r in own] + [{**r, "networks": n} for r in own]
+    text = report.page(data)
+    cells = [line.split("|") for line in report.table(data).splitlines()]
+    passes = {row[1].strip(): row[-3].strip() for row in cells}
+    assert passes["none"] == "1 + 1" and passes["FD"] == "4 + 4"
+    for row in ("none, 8 x longer", "none, 8 networks", "FD, 2 x longer", "FD, 2 networks", "AdD K=2"):
+        assert passes[row] == "8 + 8"
+    assert "AdD K=2 is better than none, 8 x longer" in text and "| AdD K=2 - none, 8 networks" in text

@@ -2,7 +2,8 @@ r"""What a comparison is asked: the pairs of rows that are tested, and the answe
 
 from __future__ import annotations
 
-from experiments.parts.compared.rows import Data, reported, tests
+from experiments.parts.compared.plan import Task
+from experiments.parts.compared.rows import Data, reported, task_of, tests
 from experiments.parts.statistics import Difference, holm, paired
 
 PAIRS = (
@@ -20,13 +21,15 @@ PAIRS = (
     ("AdD K=1", "VAT"),
     ("AdD K=1 + VAT", "VAT"),
     ("AdD K=2 + VAT", "VAT"),
-    ("AdD K=2", "none, 4 x longer"),
-    ("AdD K=2", "none, 4 networks"),
-    ("AdD K=2", "FD, 2 x longer"),
-    ("AdD K=2", "FD, 2 networks"),
-    ("Memory", "FD, 2 networks"),
+    ("AdD K=2", "none, N x longer"),
+    ("AdD K=2", "none, N networks"),
+    ("AdD K=2", "FD, N x longer"),
+    ("AdD K=2", "FD, N networks"),
+    ("Memory", "FD, N networks"),
 )
-"""The comparisons that are tested beside those of every row with none: the second is subtracted from the first."""
+"""The comparisons that are tested beside those of every row with none: the second is subtracted from the first.
+
+N is the number by which a task gives a method the cost of AdD K=2."""
 
 QUESTIONS = (
     ("Do random masks help?", (("VD", "none"), ("FD", "none"), ("RDrop", "none"))),
@@ -38,20 +41,32 @@ QUESTIONS = (
     (
         "At equal cost?",
         (
-            ("AdD K=2", "none, 4 x longer"),
-            ("AdD K=2", "none, 4 networks"),
-            ("AdD K=2", "FD, 2 x longer"),
-            ("AdD K=2", "FD, 2 networks"),
-            ("Memory", "FD, 2 networks"),
+            ("AdD K=2", "none, N x longer"),
+            ("AdD K=2", "none, N networks"),
+            ("AdD K=2", "FD, N x longer"),
+            ("AdD K=2", "FD, N networks"),
+            ("Memory", "FD, N networks"),
         ),
     ),
 )
 
 
+def named(row: str, task: Task) -> str:
+    """A row of `PAIRS` as it is called in a task: with its number for N."""
+    method = row.partition(",")[0]
+    return row.replace(", N ", f", {task.times(method)} ") if ", N " in row else row
+
+
+def named_pair(pair: tuple[str, str], task: Task) -> tuple[str, str]:
+    """Both rows of a pair as they are called in a task."""
+    return named(pair[0], task), named(pair[1], task)
+
+
 def differences(data: Data) -> dict[tuple[str, str], tuple[Difference, float]]:
     """Each difference of test results over the seeds that both rows have, and its p-value by Holm's method."""
-    rows = reported(data)
-    pairs = [(row, "none") for row in rows if row != "none"] + [pair for pair in PAIRS if set(pair) <= rows.keys()]
+    rows, task = reported(data), task_of(data)
+    pairs = [(row, "none") for row in rows if row != "none"]
+    pairs += [pair for pair in (named_pair(pair, task) for pair in PAIRS) if set(pair) <= rows.keys()]
     found = []
     for one, other in pairs:
         a, b = tests(one, rows[one]), tests(other, rows[other])

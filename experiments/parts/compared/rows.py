@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from experiments.parts.compared.plan import MATCHED
+from experiments.parts import records
+from experiments.parts.compared.plan import MATCHED, Task
 
 Data = Mapping[str, Any]
 Result = Mapping[str, Any]
+
+
+def task_of(data: Data) -> Task:
+    """The task that a comparison's data are of."""
+    return Task(**records.tuples(data["facts"]["task"]))
 
 
 def row_of(result: Result) -> str:
@@ -20,7 +26,8 @@ def row_of(result: Result) -> str:
 
 def reported(data: Data) -> dict[str, dict[int, Result]]:
     """The reported results by row and seed, in the order of the table; members of ensembles are not rows."""
-    order = [row for method in data["facts"]["task"]["methods"] for row in rows_of(method)]
+    task = task_of(data)
+    order = [row for method in task.methods for row in rows_of(method, task)]
     found: dict[str, dict[int, Result]] = {}
     for result in data["results"]:
         if result["part"] == "final" and not result["member"]:
@@ -28,10 +35,12 @@ def reported(data: Data) -> dict[str, dict[int, Result]]:
     return {row: found[row] for row in order if row in found}
 
 
-def rows_of(method: str) -> tuple[str, ...]:
+def rows_of(method: str, task: Task) -> tuple[str, ...]:
     """The rows of a method: its own, and those at the cost of AdD K=2."""
-    n = MATCHED.get(method)
-    return (method,) if n is None else (method, f"{method}, {n} x longer", f"{method}, {n} networks")
+    if method not in MATCHED:
+        return (method,)
+    n = task.times(method)
+    return method, f"{method}, {n} x longer", f"{method}, {n} networks"
 
 
 def expect_alike(data: Data) -> None:
@@ -50,7 +59,7 @@ def tests(row: str, by_seed: Mapping[int, Result]) -> dict[int, float]:
 
 
 def passes(data: Data, result: Result) -> str:
-    """The forward and backward passes of a row in the time of one step of none."""
+    """The forward and backward passes of a row, over a batch each, in the time of one step of none."""
     forward, backward = data["facts"]["passes"][result["method"]]
-    times = result.get("networks", result["longer"])
+    times = result.get("networks", result["longer"]) * task_of(data).batches(result["method"])
     return f"{forward * times:g} + {backward * times:g}"

@@ -5,19 +5,18 @@ from __future__ import annotations
 import numpy as np
 
 from experiments.parts import reporting
-from experiments.parts.compared.plan import MATCHED
-from experiments.parts.compared.questions import QUESTIONS, said
-from experiments.parts.compared.rows import Data, reported, tests
+from experiments.parts.compared.questions import QUESTIONS, named, named_pair, said
+from experiments.parts.compared.rows import Data, reported, task_of, tests
 
 
 def verdict(data: Data) -> str:
     """What the numbers say, in words that follow from them."""
-    rows = reported(data)
+    rows, task = reported(data), task_of(data)
     means = {row: float(np.mean(list(tests(row, by_seed).values()))) for row, by_seed in rows.items()}
     ranked = sorted(means, key=lambda row: means[row])
     lines = [f"From low to high: {', '.join(f'{row} {means[row]:.2f}' for row in ranked)}."]
     for question, pairs in QUESTIONS:
-        answers = [answer for one, other in pairs if (answer := said(data, one, other)) is not None]
+        answers = [answer for pair in pairs if (answer := said(data, *named_pair(pair, task))) is not None]
         lines += [f"{question} {'; '.join(answers)}."] if answers else []
     for name, errors in data["facts"].get("baselines", {}).items():
         lines.append(f"Without a network, on the same texts: {name} {reporting.spread(errors)}.")
@@ -35,7 +34,7 @@ def converged(data: Data) -> str:
     least = data["facts"]["task"]["epochs"] * (int(mean.argmin()) + 1) / len(mean)
     word = "Converged" if stopped else "Not converged"
     curve = f"the mean validation loss of none {verb} improving before the last fifth of training"
-    longer = None if stopped else said(data, f"none, {MATCHED['none']} x longer", "none")
+    longer = None if stopped else said(data, named("none, N x longer", task_of(data)), "none")
     return f"{word}: {curve} (its least: epoch {least:g})." + (f" What more training does: {longer}." if longer else "")
 
 

@@ -104,7 +104,7 @@ def usable(job: Job, known: Known) -> dict[str, Any] | None:
 
     The answers of an ensemble's members are in their folders only: a member of an ensemble that is not known is run.
     """
-    needed = in_ensemble(job) and known.find(replace(job, member=0), MATCHED[job.method]) is None
+    needed = in_ensemble(job) and known.find(replace(job, member=0), job.task.times(job.method)) is None
     return None if needed else known.find(job)
 
 
@@ -139,7 +139,7 @@ def ensembles(jobs: Sequence[Job], known: Known) -> list[dict[str, Any]]:
     for job in jobs:
         if job.member or not in_ensemble(job):
             continue
-        members = [replace(job, member=member) for member in range(MATCHED[job.method])]
+        members = [replace(job, member=member) for member in range(job.task.times(job.method))]
         if (earlier := known.find(job, len(members))) is not None:
             made.append(earlier)
         elif None not in (results := [found_result(member) for member in members]):
