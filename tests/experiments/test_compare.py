@@ -22,7 +22,7 @@ from experiments.parts.compared.plan import MATCHED, METHODS, SEARCHES, TASKS, T
 from experiments.parts.compared.rows import row_of, rows_of
 from experiments.parts.compared.work import Clock, Known, ensembles, found_result, work
 from experiments.parts.naive_bayes import counts
-from minadv.regularizers import AdD, Plain, RDrop
+from minadv.regularizers import FD, VD, AdD, Plain, RDrop
 from minadv.tasks.unlabelled import uses_unlabelled
 from tests.support.comparisons import REVIEWS, TINY, WORDS, given
 
@@ -41,6 +41,14 @@ def test_regularizers_are_those_of_their_names() -> None:
     assert images.regularizer("none", 0.0) == Plain()
     assert images.regularizer("RDrop", 0.2) == RDrop(p=0.2)
     assert images.regularizer("Memory", 0.06) == AdD(delta=0.06, search=SEARCHES["Memory"])
+
+
+def test_every_second_pass_of_a_language_model_draws_all_noise_anew() -> None:
+    for method in WORDS.methods:
+        made = language.regularizer(method, 0.1)
+        assert isinstance(made, Plain | VD) == (method in ("none", "VD"))
+        assert getattr(made, "share_noise", False) is False
+    assert language.regularizer("FD", 0.1) == FD(p=0.1, distance="logit2", share_noise=False)
 
 
 def test_the_seeds_that_choose_are_not_among_those_that_are_reported(tmp_path: Path) -> None:
