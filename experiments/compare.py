@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.parts import records, reporting, stronger_report
-from experiments.parts.compared import plan, report
+from experiments.parts.compared import makers, plan, report
 from experiments.parts.compared.choice import best_rate, best_setting
 from experiments.parts.compared.plan import SEARCHES, SUMS, TASKS, Job, Task
 from experiments.parts.compared.texts import baselines
@@ -48,13 +48,14 @@ def main(argv: Sequence[str] | None = None) -> None:
         return
     started = time.time()
     path, unfinished = plan.files_of(task.name, args.out)
-    known = Known(r for file in (path, unfinished) if file.exists() for r in reporting.read_results(file)["results"])
+    known = Known(r for file in (path, unfinished) if file.exists() for r in makers.read(reporting.read_results(file)))
     results = so_far(task, given, known) if args.so_far else compare(task, given, args.workers, known)
     about = reporting.facts(started, task=asdict(task), passes=passes())
     if task.kind == "texts" and not args.so_far:
         about["baselines"] = baselines(task, args.data_dir)
     about["command"] = reporting.command("compare", argv)
-    data = records.plain({"facts": about, "results": list(map(kept, results))})
+    about["makers"], results = makers.written(map(kept, results))
+    data = records.plain({"facts": about, "results": results})
     if args.so_far:
         print(f"{len(results)} results written: {reporting.write_results(unfinished, data)}")
         return
@@ -126,11 +127,7 @@ def kept(result: dict[str, Any]) -> dict[str, Any]:
     """A result as it is kept: with the curve of reported runs of `none` alone, and with all digits of what chooses."""
     curve = (result["method"], result["part"], result["member"], result["longer"]) == ("none", "final", 0, 1)
     left_out = {"task"} | (set() if curve else {"valid_losses"})
-    if result["part"] != "final":
-        left_out |= {"made"}
     told = {name: value for name, value in result.items() if name not in left_out}
-    if "made" in told:
-        told["made"] = {name: told["made"].get(name) for name in ("cpu", "minadv", "commit", "dirty", "engine")}
     return {**told, "seconds": round(told["seconds"], 1)}
 
 

@@ -7,7 +7,8 @@ import pytest
 pytest.importorskip("safetensors")
 pytest.importorskip("tqdm", reason="experiments show progress")
 
-from experiments.parts.compared import report
+from experiments.parts import reporting
+from experiments.parts.compared import makers, report
 from experiments.parts.compared.choice import best_setting
 from experiments.parts.compared.verdict import verdict
 from tests.support.comparisons import made_up
@@ -79,3 +80,48 @@ def test_rows_at_equal_cost_have_the_numbers_of_their_task() -> None:
     for row in ("none, 8 x longer", "none, 8 networks", "FD, 2 x longer", "FD, 2 networks", "AdD K=2"):
         assert passes[row] == "8 + 8"
     assert "AdD K=2 is better than none, 8 x longer" in text and "| AdD K=2 - none, 8 networks" in text
+
+
+def test_networks_of_an_ensemble_are_counted_once() -> None:
+    data = made_up({"none": 8.0, "FD": 6.0})
+    none = [r for r in data["results"] if r["method"] == "none"]
+    before = report.page(data)
+    data["results"] += [{**r, "networks": 4, "seconds": 7200.0} for r in none]
+    for text in (before, report.page(data)):
+        assert "core time 0.00 h in 12 runs" in text
+
+
+def test_a_longer_training_that_reports_the_short_ones_network_is_said_to() -> None:
+    data = made_up({"none": 8.0, "FD": 6.0})
+    for r in data["results"]:
+        r |= {"best_epoch": 1.2, "valid_loss": 1.0}
+    none = [r for r in data["results"] if r["method"] == "none"]
+    assert "very network" not in report.page(data)
+    data["results"] += [{**r, "longer": 4, "best_epoch": 1.2 if r["seed"] < 2 else 5.0} for r in none]
+    assert "For 2 of 6 seeds none, 4 x longer reports the very network of none" in report.page(data)
+
+
+def test_makers_are_written_once_and_read_back() -> None:
+    here = reporting.machine()
+    made = [{**here, "engine": "fast-3"}, {**here, "engine": "fast-3"}, {**here, "numpy": "9.9", "before": [here]}]
+    results: list[dict[str, Any]] = [{"seed": n, "made": one} for n, one in enumerate(made)]
+    table, numbered = makers.written([*results, {"seed": 3}])
+    assert [r.get("made") for r in numbered] == [0, 0, 1, None] and len(table) == 2
+    read = makers.read({"facts": {"makers": table}, "results": numbered})
+    assert read[1]["made"] == makers.maker(made[1])
+    assert read[2]["made"]["before"] == [makers.maker(here)] and read[2]["made"]["numpy"] == "9.9"
+    assert read[3] == {"seed": 3}
+
+
+def test_the_page_names_all_that_made_its_runs() -> None:
+    data = made_up({"none": 8.0, "FD": 6.0})
+    first = data["results"][0]["made"]
+    data["results"][0]["made"] = {**first, "before": [{**first, "commit": "abcdef123", "dirty": False}]}
+    data["results"].append({**data["results"][0], "part": "settings", "made": {**first, "numpy": "9.9"}})
+    data["facts"]["numpy"] = "7.7"
+    for page in (report.page(data), report.page(data | {"results": makers.read(data)})):
+        assert "commit abcdef1" in page and f"NumPy {first['numpy']}, 9.9" in page
+    for r in data["results"]:
+        r["made"] = {name: first[name] for name in ("cpu", "minadv", "commit", "dirty")}
+    del data["results"][-1]["made"]
+    assert "not known of 1 of 13" in report.page(data) and "NumPy not noted of the runs" in report.page(data)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from experiments.parts import reporting
+from experiments.parts.compared import makers
 from experiments.parts.compared.plan import TUNING
 from experiments.parts.compared.questions import differences as differences
 from experiments.parts.compared.questions import said as said
@@ -63,20 +64,20 @@ def page(data: Data) -> str:
 def _how(data: Data) -> str:
     """How the numbers of a task were made."""
     facts, task = data["facts"], data["facts"]["task"]
-    final = [r for r in data["results"] if r["part"] == "final"]
+    runs = [r for r in data["results"] if "networks" not in r]  # an ensemble's networks are runs already
+    lr = next(r["lr"] for r in runs if r["part"] == "final")
     sizes = ", ".join(f"{name} {value}" for name, value in task["sizes"] if value is not None)
     metric, rates = task["metric"], ", ".join(f"{rate:g}" for rate in task["lrs"])
-    engines = ", ".join(sorted({str(r["made"].get("engine")) for r in final}))
-    compared, runs = len(differences(data)), len(data["results"])
+    compared = len(differences(data))
     return f"""By the protocol of docs/protocol.md: each method's setting is one of four, the learning rate
-({final[0]["lr"]:g}) one of {rates} for none, both chosen by the mean validation {metric} of seeds {TUNING[0]} and
+({lr:g}) one of {rates} for none, both chosen by the mean validation {metric} of seeds {TUNING[0]} and
 {TUNING[1]}. The test {metric} is that of the best validation evaluation, mean ± standard deviation over seeds.
 Differences are paired over seeds, with bootstrap intervals and p of a paired t-test with Holm's correction over all
 {compared} comparisons of this page. The strength is p of random masks, δ of an adversary, or the norm of AT and VAT.
 {sizes}; {task["epochs"]:g} epochs, batches of {task["batch"]}. Passes are forward + backward
 in the time of one step of none, the search's included; core seconds are those of one run, or of all networks of an
-ensemble. `{facts["command"]}`, {reporting.core_time(data["results"])} in {runs} runs.
-Made on: {reporting.made_by(final)}; engine {engines}, NumPy {facts["numpy"]}."""
+ensemble. `{facts["command"]}`, {reporting.core_time(runs)} in {len(runs)} runs.
+Made on: {makers.said(data)}."""
 
 
 def figure(data: Data) -> Any:

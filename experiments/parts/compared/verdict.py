@@ -2,11 +2,13 @@ r"""The verdict of a comparison: what its numbers say, in sentences that follow 
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from experiments.parts import reporting
 from experiments.parts.compared.questions import QUESTIONS, named, named_pair, said
-from experiments.parts.compared.rows import Data, reported, task_of, tests
+from experiments.parts.compared.rows import Data, Result, reported, task_of, tests
 
 
 def verdict(data: Data) -> str:
@@ -20,7 +22,7 @@ def verdict(data: Data) -> str:
         lines += [f"{question} {'; '.join(answers)}."] if answers else []
     for name, errors in data["facts"].get("baselines", {}).items():
         lines.append(f"Without a network, on the same texts: {name} {reporting.spread(errors)}.")
-    lines += [converged(data), edges(data)]
+    lines += [converged(data), *unchanged(data), edges(data)]
     return "\n".join(f"- {line}" for line in lines)
 
 
@@ -36,6 +38,30 @@ def converged(data: Data) -> str:
     curve = f"the mean validation loss of none {verb} improving before the last fifth of training"
     longer = None if stopped else said(data, named("none, N x longer", task_of(data)), "none")
     return f"{word}: {curve} (its least: epoch {least:g})." + (f" What more training does: {longer}." if longer else "")
+
+
+def unchanged(data: Data) -> list[str]:
+    """For how many seeds a longer training reports the network of the short one: its best evaluation is the same.
+
+    Both begin alike where the learning rate is constant until late, and the first least validation result is taken.
+    """
+    rows, said_of = reported(data), []
+    for row, by_seed in rows.items():
+        method = row.partition(",")[0]
+        if row == method or "longer" not in row:
+            continue
+        same = [seed for seed, r in by_seed.items() if (one := rows[method].get(seed)) and _network(one) == _network(r)]
+        if same:
+            said_of.append(
+                f"For {len(same)} of {len(by_seed)} seeds {row} reports the very network of {method}: no evaluation "
+                "after it was better."
+            )
+    return said_of
+
+
+def _network(result: Result) -> list[Any]:
+    """What tells one network from another in the results."""
+    return [result.get(name) for name in ("best_epoch", "valid", "valid_loss", "test")]
 
 
 def edges(data: Data) -> str:
