@@ -23,7 +23,8 @@ from experiments.parts.compared import makers, plan, report
 from experiments.parts.compared.choice import best_rate, best_setting
 from experiments.parts.compared.plan import SEARCHES, SUMS, TASKS, Job, Task
 from experiments.parts.compared.texts import baselines
-from experiments.parts.compared.work import Known, ensembles, found_result, measure, prepare, usable, work
+from experiments.parts.compared.work import Known, ensembles, found_result, measure, other_code, prepare, usable, work
+from minadv.base.errors import DataError
 from minadv.commands.numbers import positive
 from minadv.commands.parsing import Parser
 
@@ -49,6 +50,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     started = time.time()
     path, unfinished = plan.files_of(task.name, args.out)
     known = Known(r for file in (path, unfinished) if file.exists() for r in makers.read(reporting.read_results(file)))
+    expect_all_seeds(task, known)
     results = so_far(task, given, known) if args.so_far else compare(task, given, args.workers, known)
     about = reporting.facts(started, task=asdict(task), passes=passes())
     if task.kind == "texts" and not args.so_far:
@@ -57,15 +59,17 @@ def main(argv: Sequence[str] | None = None) -> None:
     about["makers"], results = makers.written(map(kept, results))
     data = records.plain({"facts": about, "results": results})
     if args.so_far:
+        expect_no_fewer(unfinished, task, results)
         print(f"{len(results)} results written: {reporting.write_results(unfinished, data)}")
         return
+    page = report.page(data)
     paths = [
         reporting.write_results(path, data),
-        reporting.write(path.with_suffix(".md"), report.page(data)),
+        reporting.write(path.with_suffix(".md"), page),
         reporting.save_figure(report.figure(data), path.with_suffix(".png")),
     ]
     unfinished.unlink(missing_ok=True)
-    print(report.page(data))
+    print(page)
     print("written:", *paths, sep="\n  ")
 
 
@@ -73,12 +77,16 @@ def compare(task: Task, given: dict[str, Any], workers: int, known: Known) -> li
     """All results of a task: those that choose, those that are reported, and the ensembles; known ones are not run."""
 
     def done(jobs: Sequence[Job], what: str) -> list[dict[str, Any]]:
-        earlier = [usable(job, known) for job in jobs]
+        earlier = [usable(job, known) or found_result(job) for job in jobs]
         left = [job for job, result in zip(jobs, earlier, strict=True) if result is None]
+        if left:
+            found = [result for result in earlier if result is not None]
+            prepare(task, given, [*known, *found])
+            if (line := other_code(found)) is not None:
+                print(f"{task.name}: {line}", file=sys.stderr)
         run = iter(reporting.run_all(work, left, workers=workers, title=f"{task.name}: {what}"))
         return [next(run) if result is None else result for result in earlier]
 
-    prepare(task, given, workers)
     rated = done(plan.rates(task, given), "learning rate")
     lr = best_rate(rated)
     print(f"{task.name}: learning rate {lr:g}", file=sys.stderr)
@@ -87,6 +95,24 @@ def compare(task: Task, given: dict[str, Any], workers: int, known: Known) -> li
     print(f"{task.name}: settings {chosen}", file=sys.stderr)
     jobs = list(plan.finals(task, lr, chosen, given))
     return [*rated, *tuned, *done(jobs, "networks"), *ensembles(jobs, known)]
+
+
+def expect_all_seeds(task: Task, known: Known) -> None:
+    """Raise DataError where known results of seeds that were not asked for would be lost: what is written replaces them."""
+    seeds = {r["seed"] for r in known if r["part"] == "final" and r["digest"] == task.digest}
+    if lost := sorted(seed for seed in seeds if seed >= task.seeds):
+        said = f"results of seeds up to {lost[-1]} of {task.name} are written already"
+        raise DataError(f"{said}: give --seeds {lost[-1] + 1} or more, or another folder with --out")
+
+
+def expect_no_fewer(file: Path, task: Task, results: Sequence[dict[str, Any]]) -> None:
+    """Raise DataError where a file of unfinished results holds more of this task than those that would replace it."""
+    if file.exists():
+        held = [r for r in reporting.read_results(file)["results"] if r["digest"] == task.digest]
+        if len(held) > len(results):
+            raise DataError(
+                f"{file} holds {len(held)} results, and {len(results)} would replace them: it is left as it is"
+            )
 
 
 def choice(task: Task, tuned: Sequence[dict[str, Any]]) -> dict[str, tuple[float, float]]:

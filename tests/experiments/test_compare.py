@@ -17,13 +17,14 @@ from sklearn.linear_model import LogisticRegression
 
 from experiments import compare
 from experiments.parts import reporting, tfidf
-from experiments.parts.compared import images, language, plan, report, texts
+from experiments.parts.compared import images, language, makers, plan, report, texts
 from experiments.parts.compared.plan import MATCHED, METHODS, SEARCHES, TASKS, TUNING, Job
 from experiments.parts.compared.rows import row_of, rows_of
-from experiments.parts.compared.work import Clock, Known, ensembles, found_result, work
+from experiments.parts.compared.work import Clock, Known, described, ensembles, found_result, other_code, work
 from experiments.parts.naive_bayes import counts
 from minadv.regularizers import FD, VD, AdD, Plain, RDrop
 from minadv.tasks.unlabelled import uses_unlabelled
+from minadv.training.loop import Interrupted
 from tests.support.comparisons import REVIEWS, TINY, WORDS, given
 
 
@@ -167,15 +168,74 @@ def test_an_ensemble_is_the_mean_of_its_members_answers(tmp_path: Path) -> None:
 def test_core_seconds_of_a_resumed_run_are_those_of_both_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr("experiments.parts.compared.work.time.process_time", lambda: now[0])
-    first = Clock(tmp_path / "run")
+    folder = tmp_path / "run"
+    folder.mkdir()
+    first = Clock(folder)
     for step, at in ((10, 2.0), (20, 5.0)):
         now[0] = at
         first.tick({"step": step})
     now[0] = 100.0
-    second = Clock(tmp_path / "run")  # killed after step 10's checkpoint: step 20 is done again
+    second = Clock(folder)  # killed after step 10's checkpoint: step 20 is done again
     now[0] = 104.0
     second.tick({"step": 20})
     assert second.seconds == 2.0 + 4.0
+    folder.rmdir()
+    assert Clock(folder).seconds == 0.0  # the run was deleted, and its seconds with it
+
+
+def test_an_interrupted_run_keeps_the_seconds_since_its_last_evaluation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr("experiments.parts.compared.work.time.process_time", lambda: now[0])
+    job = Job(TINY, "none", 0.0, 0.0, 1e-2, 0, "final", **given(tmp_path))
+
+    def train(job: Job, tick: Any, **how: Any) -> Any:
+        job.folder.mkdir(parents=True, exist_ok=True)
+        now[0] += 2.0
+        tick({"step": 2})
+        now[0] += 3.0
+        raise Interrupted
+
+    monkeypatch.setattr(images, "train", train)
+    for seconds in (2.0 + 3.0, 2.0 + 3.0 + 3.0):  # step 2 is the same one
+        with pytest.raises(Interrupted):
+            work(job)
+        assert Clock(job.folder).seconds == seconds
+
+
+def test_fewer_seeds_than_are_written_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(compare.TASKS, "tiny", TINY)
+    monkeypatch.setattr(images, "train", lambda *a, **k: pytest.fail("trained"))
+    jobs = plan.finals(TINY, 1e-2, dict.fromkeys(TINY.methods, (0.0, 0.0)), given(tmp_path))
+    held = [{**described(job), "data": images.fingerprint(job)} for job in jobs]
+    done, unfinished = plan.files_of("tiny", tmp_path)
+    command = ["tiny", "--workers", "1", "--runs", str(tmp_path / "runs"), "--out", str(tmp_path)]
+
+    def refused(*more: str) -> str:
+        before = {file: file.read_text() for file in (done, unfinished) if file.exists()}
+        with pytest.raises(SystemExit) as stopped:
+            compare.main([*command, *more])
+        assert stopped.value.code == 2 and {file: file.read_text() for file in before} == before
+        return capsys.readouterr().err
+
+    for file in (done, unfinished):
+        reporting.write_results(file, {"facts": {}, "results": held})
+        for more in ([], ["--so-far"]):
+            assert "seeds up to 1 of tiny are written already: give --seeds 2" in refused("--seeds", "1", *more)
+        file.unlink()
+    reporting.write_results(unfinished, {"facts": {}, "results": held})
+    assert f"holds {len(held)} results, and 0 would replace them" in refused("--so-far")  # no learning rate is known
+
+
+def test_known_results_of_other_code_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = reporting.machine()
+    old = {**here, "commit": "abcdef1234", "dirty": False}
+    assert other_code([{"part": "final", "made": here}, {"part": "rates", "made": old}, {"part": "final"}]) is None
+    line = other_code([{"part": "final", "made": old}, {"part": "final", "made": here}])
+    assert line is not None and line.startswith("1 results that are known were made at commit abcdef1; ")
 
 
 def test_a_language_model_may_learn_from_the_first_words_alone(tmp_path: Path) -> None:
@@ -241,12 +301,31 @@ def test_a_comparison_of_texts_begins_with_one_language_model(tmp_path: Path, mo
     compare.main(command)
     data = reporting.read_results(tmp_path / "out" / "compare-reviews.json")
     assert list(report.reported(data)) == list(REVIEWS.methods)
-    assert {r["made"]["engine"] for r in data["results"] if r["part"] == "final"} <= {"plain", "fast-3"}
+    assert {r["made"]["engine"] for r in makers.read(data)} <= {"plain", "fast-3"}
     page = (tmp_path / "out" / "compare-reviews.md").read_text()
     assert "logistic regression on tf-idf" in page and "AdD K=1 + VAT" in page
     assert all(len(errors) == 2 for errors in data["facts"]["baselines"].values())
+    (began,) = {r["began"] for r in data["results"]}
+    assert began == texts.prepare(REVIEWS, tmp_path / "runs", None)
     monkeypatch.setattr(texts, "train", lambda *a, **k: pytest.fail("trained again"))
+    monkeypatch.setattr(texts, "pretrain", lambda *a, **k: pytest.fail("trained for no run that is left"))
     compare.main(command)
+
+
+def test_runs_of_two_language_models_are_refused_before_any_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(compare.TASKS, "reviews", REVIEWS)
+    monkeypatch.setattr(texts, "train", lambda *a, **k: pytest.fail("trained"))
+    job = plan.rates(REVIEWS, given(tmp_path))[0]
+    known = {**described(job), "data": texts.fingerprint(job), "began": "f" * 64, "valid": 1.0, "seconds": 1.0}
+    wrote = tmp_path / "out" / "unfinished" / "compare-reviews.json"
+    reporting.write_results(wrote, {"facts": {}, "results": [known]})
+    with pytest.raises(SystemExit) as stopped:
+        compare.main(["reviews", "--workers", "1", "--runs", str(tmp_path), "--out", str(tmp_path / "out")])
+    assert stopped.value.code == 2
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert "the language model of" in said and "f" * 12 in said
 
 
 def test_logistic_regression_on_tfidf_is_that_of_scikit_learn() -> None:

@@ -42,7 +42,12 @@ def test_whether_none_converged_is_said() -> None:
 
 @pytest.mark.parametrize(
     ("name", "value", "said"),
-    [("digest", "e", "different settings"), ("data", "y", "different data"), ("weight", 9.0, "FD have 2 different")],
+    [
+        ("digest", "e", "different settings"),
+        ("data", "y", "different data"),
+        ("began", "y", "different language models"),
+        ("weight", 9.0, "FD have 2 different"),
+    ],
 )
 def test_runs_that_differ_do_not_make_a_table(name: str, value: Any, said: str) -> None:
     data = made_up({"none": 8.0, "FD": 6.0})

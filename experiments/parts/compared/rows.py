@@ -7,6 +7,7 @@ from typing import Any
 
 from experiments.parts import records
 from experiments.parts.compared.plan import MATCHED, Task
+from minadv.base.errors import DataError
 
 Data = Mapping[str, Any]
 Result = Mapping[str, Any]
@@ -44,14 +45,15 @@ def rows_of(method: str, task: Task) -> tuple[str, ...]:
 
 
 def expect_alike(data: Data) -> None:
-    """Raise ValueError for results of different sizes, data or learning rates: they do not make one table."""
+    """Raise DataError for results of different sizes, data or beginnings: they do not make one table."""
     results = [r for r in data["results"] if r["part"] == "final"]
-    for name, told in (("digest", "settings of the task"), ("data", "data"), ("lr", "learning rates")):
-        if len(found := sorted({str(r[name]) for r in results})) > 1:
-            raise ValueError(f"the runs have {len(found)} different {told} ({', '.join(found)}), expected one")
+    told_of = {"digest": "settings of the task", "data": "data", "lr": "learning rates", "began": "language models"}
+    for name, told in told_of.items():
+        if len(found := sorted({str(r.get(name)) for r in results})) > 1:
+            raise DataError(f"the runs have {len(found)} different {told} ({', '.join(found)}), expected one")
     for row, by_seed in reported(data).items():
         if len(set_to := sorted({(r["strength"], r["weight"]) for r in by_seed.values()})) > 1:
-            raise ValueError(f"the runs of {row} have {len(set_to)} different settings {set_to}, expected one")
+            raise DataError(f"the runs of {row} have {len(set_to)} different settings {set_to}, expected one")
 
 
 def tests(row: str, by_seed: Mapping[int, Result]) -> dict[int, float]:

@@ -21,13 +21,16 @@ from minadv.models.pretraining import TextLM
 from minadv.models.text import TextClassifier
 from minadv.regularizers import AT, EL, FD, VAT, VD, AdD, Plain, RDrop, Regularizer, Sum
 from minadv.tasks.fit import fit
+from minadv.tasks.run import digest
 from minadv.tasks.text.corpus import fingerprint as of_corpus
 from minadv.tasks.text.corpus import open_data
+from minadv.tasks.text.pretrained import weights_of
 from minadv.tasks.text.reading import read
 from minadv.training.clip import Clip
 from minadv.training.ema import EMA
 from minadv.training.loop import Recipe
 from minadv.training.optimizers import Adam
+from minadv.training.runs.folder import read_config
 from minadv.training.schedules import ExponentialDecay, RampDown, RampUp
 
 
@@ -92,24 +95,43 @@ def _language_model(task: Task, root: Path) -> Path:
     return root / task.name / "lm" / "all"
 
 
-def prepare(task: Task, root: Path, data_dir: str | None, workers: int) -> None:
-    """Train the language model that all jobs begin with, to its end or from where it was stopped."""
-    corpus, about, size = _loaded(task, data_dir), _about(task, data_dir), task.size
+WORKERS = 2
+"""The workers of the language model: their number decides the order of sums, so that of others it is another model."""
+
+
+def prepare(task: Task, root: Path, data_dir: str | None) -> str:
+    """Train the language model that all jobs begin with, to its end or from where it was stopped; returns its digest.
+
+    The digest is that of the weights that a classifier takes from it, which the configuration of a run names.
+    """
     folder = _language_model(task, root)
     reporting.begins(folder)
-    fit(
+    run = pretrain(task, data_dir, out=folder, resume=True, workers=WORKERS)
+    corpus = _loaded(task, data_dir)
+    model = TextClassifier(**_encoder(task, corpus), n_classes=len(corpus.classes))
+    return digest(weights_of(run, model, corpus.vocabulary, dtype="float32", seed=0))
+
+
+def began(job: Job) -> str | None:
+    """The digest of the weights that a job's run was begun with."""
+    found: str | None = read_config(job.folder).get("pretrained")
+    return found
+
+
+def pretrain(task: Task, data_dir: str | None, steps: int | None = None, **where: Any) -> Any:
+    """The run of the language model; with ``steps``, which times them, so many of them."""
+    corpus, about, size = _loaded(task, data_dir), _about(task, data_dir), task.size
+    return fit(
         TextLM(**_encoder(task, corpus), n_candidates=size["candidates"]),
         corpus,
-        steps=size["lm_steps"],
+        steps=steps or size["lm_steps"],
         batch_size=size["lm_batch"],
         T=size["lm_window"],
         optimizer=Adam(3e-3),
         step_schedule=ExponentialDecay(0.05 ** (1 / size["lm_steps"])),
         eval_every=max(1, size["lm_steps"] // 6),
         about=about,
-        out=folder,
-        resume=True,
-        workers=workers,
+        **where,
     )
 
 
