@@ -98,7 +98,7 @@ def compare(task: Task, given: dict[str, Any], workers: int, known: Known) -> li
 
 
 def expect_all_seeds(task: Task, known: Known) -> None:
-    """Raise DataError where known results of seeds that were not asked for would be lost: what is written replaces them."""
+    """Raise DataError where results of seeds that are not asked for are known: the file would lack them."""
     seeds = {r["seed"] for r in known if r["part"] == "final" and r["digest"] == task.digest}
     if lost := sorted(seed for seed in seeds if seed >= task.seeds):
         said = f"results of seeds up to {lost[-1]} of {task.name} are written already"

@@ -37,7 +37,7 @@ def regularizer(method: str, strength: float) -> Regularizer:
     if method == "FD":
         return FD(p=strength, distance="logit2", share_noise=False)
     if method in ("EL", "RDrop"):
-        return {"EL": EL, "RDrop": RDrop}[method](p=strength, share_noise=False)
+        return (EL if method == "EL" else RDrop)(p=strength, share_noise=False)
     return Plain() if method == "none" else VD(p=strength)
 
 

@@ -1,9 +1,9 @@
 r"""One job: trained, or found trained; and the ensembles of trained ones.
 
-A run's folder lies under ``--runs``. Its result has a digest of its task, its setting and what tells its data, and is used
-again if these are as the job has them. The code that made it is noted beside them and decides nothing: a run of older code
-is used again too, a line on standard error says so, and the page names all commits. `Known` are results without their
-folders, from a file that an earlier command wrote.
+A run's folder lies under ``--runs``. Its result has a digest of its task, its setting and what tells its data, and is
+used again if these are as the job has them. The code that made it is noted beside them and decides nothing: a result of
+older code is used again too, a line on standard error says so, and the page names all commits. `Known` are results
+without their folders, from a file that an earlier command wrote.
 """
 
 from __future__ import annotations
@@ -138,7 +138,8 @@ def other_code(results: Iterable[Mapping[str, Any]]) -> str | None:
     others = [commit for commit in commits if commit != now]
     if not others:
         return None
-    return f"{len(others)} results that are known were made at {', '.join(sorted(set(others)))}; what is left runs at {now}"
+    made = ", ".join(sorted(set(others)))
+    return f"{len(others)} results that are known were made at {made}; what is left runs at {now}"
 
 
 class Clock:
@@ -149,9 +150,8 @@ class Clock:
 
     def __init__(self, folder: Path) -> None:
         self.path = folder.with_name(f"{folder.name}-{CLOCK}")
-        self.by_step: dict[str, float] = (
-            json.loads(self.path.read_text()) if folder.exists() and self.path.exists() else {}
-        )
+        noted = folder.exists() and self.path.exists()
+        self.by_step: dict[str, float] = json.loads(self.path.read_text()) if noted else {}
         self.before = time.process_time()
 
     def tick(self, record: dict[str, Any]) -> None:
