@@ -11,6 +11,7 @@ from experiments.parts import reporting
 from experiments.parts.compared import makers, report
 from experiments.parts.compared.choice import best_setting
 from experiments.parts.compared.verdict import verdict
+from experiments.parts.statistics import coverage, detectable
 from tests.support.comparisons import made_up
 
 
@@ -130,3 +131,30 @@ def test_the_page_names_all_that_made_its_runs() -> None:
         r["made"] = {name: first[name] for name in ("cpu", "minadv", "commit", "dirty")}
     del data["results"][-1]["made"]
     assert "not known of 1 of 13" in report.page(data) and "NumPy not noted of the runs" in report.page(data)
+
+
+def test_a_page_tells_what_its_tests_could_tell() -> None:
+    text = report.page(made_up({"none": 8.0, "FD": 6.0, "AdD K=2": 6.0}))
+    first, last = (f"{limit:.1f}" for limit in detectable(6, 3))
+    assert first != last
+    assert f"With 6 seeds and 3 comparisons\nthe test tells a mean difference from {first} of its" in text
+    assert f"and from {last} on if" in text
+    assert f"in it {100 * coverage(6):.0f} times\nof 100, not 95" in text
+    assert "times of 100" not in report.page(made_up({"none": 8.0, "FD": 6.0}, seeds=1))
+
+
+def test_a_learning_rate_at_the_edge_of_those_tried_is_named() -> None:
+    data = made_up({"none": 8.0, "FD": 6.0})
+    assert "The learning rate chosen, 0.01, is the largest of the 2 that were tried." in report.page(data)
+    data["facts"]["task"]["lrs"] = [1e-2, 1e-1]
+    assert "is the least of the 2 that were tried." in report.page(data)
+    for rates in ([1e-3, 1e-2, 1e-1], [1e-2]):
+        data["facts"]["task"]["lrs"] = rates
+        assert "that were tried." not in report.page(data).replace("strongest that was tried", "")
+
+
+def test_digits_that_are_tested_on_have_been_seen_in_choosing() -> None:
+    data = made_up({"none": 8.0, "FD": 6.0})
+    assert "most test images of a reported seed were training" in report.page(data)
+    data["facts"]["task"]["sizes"][0] = ["images", "mnist"]
+    assert "most test images" not in report.page(data)

@@ -16,6 +16,7 @@ from experiments.parts.compared.rows import passes as passes
 from experiments.parts.compared.rows import reported as reported
 from experiments.parts.compared.rows import tests as tests
 from experiments.parts.compared.verdict import verdict
+from experiments.parts.statistics import coverage, detectable
 
 
 def table(data: Data) -> str:
@@ -73,11 +74,26 @@ def _how(data: Data) -> str:
 ({lr:g}) one of {rates} for none, both chosen by the mean validation {metric} of seeds {TUNING[0]} and
 {TUNING[1]}. The test {metric} is that of the best validation evaluation, mean ± standard deviation over seeds.
 Differences are paired over seeds, with bootstrap intervals and p of a paired t-test with Holm's correction over all
-{compared} comparisons of this page. The strength is p of random masks, δ of an adversary, or the norm of AT and VAT.
+{compared} comparisons of this page.{power(data)}
+The strength is p of random masks, δ of an adversary, or the norm of AT and VAT.
 {sizes}; {task["epochs"]:g} epochs, batches of {task["batch"]}. Passes are forward + backward
 in the time of one step of none, the search's included; core seconds are those of one run, or of all networks of an
 ensemble. `{facts["command"]}`, {reporting.core_time(runs)} in {len(runs)} runs.
 Made on: {makers.said(data)}."""
+
+
+def power(data: Data) -> str:
+    """What the tests of a page could tell, and what its intervals are worth, with as many seeds as they have."""
+    made = [difference for difference, _ in differences(data).values()]
+    if not made:
+        return ""
+    n = min(difference.n for difference in made)
+    first, last = detectable(n, len(made))
+    covered = f"{100 * coverage(n):.0f}"
+    return f""" With {n} seeds and {len(made)} comparisons
+the test tells a mean difference from {first:.1f} of its standard deviations over seeds on, and from {last:.1f} on if it
+tells all others. An interval by bootstrap over {n} seeds has the true mean of normal differences in it {covered} times
+of 100, not 95: p is the one to go by."""
 
 
 def figure(data: Data) -> Any:

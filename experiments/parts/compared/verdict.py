@@ -22,7 +22,7 @@ def verdict(data: Data) -> str:
         lines += [f"{question} {'; '.join(answers)}."] if answers else []
     for name, errors in data["facts"].get("baselines", {}).items():
         lines.append(f"Without a network, on the same texts: {name} {reporting.spread(errors)}.")
-    lines += [converged(data), *unchanged(data), edges(data)]
+    lines += [converged(data), *unchanged(data), edges(data), *redrawn(data)]
     return "\n".join(f"- {line}" for line in lines)
 
 
@@ -77,4 +77,23 @@ def edges(data: Data) -> str:
         if one["weight"] == most[1] > 0 or one["strength"] == most[0]:
             ends.append(method)
     named = ", ".join(ends) or "no method"
-    return f"The setting chosen is the strongest that was tried, in weight or in strength, for {named}."
+    strongest = f"The setting chosen is the strongest that was tried, in weight or in strength, for {named}."
+    return f"{strongest}{_rate_at_the_edge(data)}"
+
+
+def _rate_at_the_edge(data: Data) -> str:
+    """A sentence about a learning rate that is the least or the largest of those tried: another might be better."""
+    rates = task_of(data).lrs
+    lr = next(r["lr"] for r in data["results"] if r["part"] == "final")
+    if lr not in (min(rates), max(rates)) or len(rates) < 2:
+        return ""
+    which = "largest" if lr == max(rates) else "least"
+    return f" The learning rate chosen, {lr:g}, is the {which} of the {len(rates)} that were tried."
+
+
+def redrawn(data: Data) -> list[str]:
+    """Where test examples are drawn anew for each seed: that they are not new to what chose the settings."""
+    if task_of(data).size.get("images") != "digits":
+        return []
+    seen = "most test images of a reported seed were training or validation images of the seeds that chose the settings"
+    return [f"All 1,797 images are drawn anew for each seed, so that {seen}."]
