@@ -21,9 +21,10 @@ from typing import Any
 from experiments.parts import records, reporting, stronger_report
 from experiments.parts.compared import makers, plan, report
 from experiments.parts.compared.choice import best_rate, best_setting
+from experiments.parts.compared.estimate import estimate
 from experiments.parts.compared.plan import SEARCHES, SUMS, TASKS, Job, Task
 from experiments.parts.compared.texts import baselines
-from experiments.parts.compared.work import Known, ensembles, found_result, measure, other_code, prepare, usable, work
+from experiments.parts.compared.work import Known, ensembles, found_result, other_code, prepare, usable, work
 from minadv.base.errors import DataError
 from minadv.commands.numbers import positive
 from minadv.commands.parsing import Parser
@@ -155,27 +156,6 @@ def kept(result: dict[str, Any]) -> dict[str, Any]:
     left_out = {"task"} | (set() if curve else {"valid_losses"})
     told = {name: value for name, value in result.items() if name not in left_out}
     return {**told, "seconds": round(told["seconds"], 1)}
-
-
-def estimate(task: Task, given: dict[str, Any], workers: int) -> str:
-    """What the whole comparison would cost here, by method."""
-    first = {m: plan.settings(m, task.kind)[0] for m in task.methods}
-    one = [Job(task, m, *first[m], task.lrs[0], 0, "final", **given) for m in task.methods]
-    measured = reporting.run_all(measure, one, workers=workers, title=f"{task.name}: a few steps")
-    every = [*plan.rates(task, given), *plan.trials(task, task.lrs[0], given)]
-    every += plan.finals(task, task.lrs[0], first, given)
-    rows, total = [], 0.0
-    for found in measured:
-        jobs = [job for job in every if job.method == found["method"]]
-        steps = sum(found["steps"] * job.longer for job in jobs)
-        seconds = steps * found["step"] + len(jobs) * found["rest"]
-        total += seconds
-        cells = (found["method"], len(jobs), steps, f"{1000 * found['step']:.1f}", f"{seconds / 3600:.2f}")
-        rows.append([str(cell) for cell in cells])
-    rows.append(["all", str(len(every)), "", "", f"{total / 3600:.2f}"])
-    head = ["method", "runs", "steps", "ms a step", "hours of a core"]
-    about = f"About {total / 3600 / workers:.1f} hours of {workers} cores."
-    return f"{task.about}\n\n{reporting.markdown(head, rows)}\n\n{about}"
 
 
 if __name__ == "__main__":

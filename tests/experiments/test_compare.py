@@ -86,6 +86,16 @@ def test_where_there_are_unlabelled_examples_a_step_of_those_who_read_them_has_t
     assert [job.longer for job in first if job.longer > 1] == [8] and len(first) == 1 + 1 + 7
 
 
+def test_images_are_told_from_others_without_reading_them_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = Job(TINY, "none", 0.0, 0.0, 1e-2, 0, "final", **given(tmp_path))
+    other = replace(one, task=replace(TINY, sizes=tuple((TINY.size | {"pool": 2}).items())))
+    assert images.fingerprint(other) != (first := images.fingerprint(one))
+    monkeypatch.setattr(images, "describe_data", lambda data: pytest.fail("read again"))
+    assert images.fingerprint(replace(one, seed=3, method="FD")) == first
+
+
 def test_the_digests_of_tasks_that_are_done_or_begun_do_not_change() -> None:
     names = ("digits", "mnist-20000", "mnist-2000", "mnist-2000-unlabelled", "mnist-pooled")
     digests = ("06fc20dd3ba6", "98f632ace7c7", "ca7fbc042c41", "9c2b3617933f", "d20649957988")
@@ -205,10 +215,3 @@ def test_logistic_regression_on_tfidf_is_that_of_scikit_learn() -> None:
     p = softmax(x @ w[:-1] + w[-1], axis=1)
     assert abs(p - model.predict_proba(x)).max() < 1e-3
     assert tfidf.tfidf(corpus, 12)["penalty"] in tfidf.PENALTIES
-
-
-def test_the_estimate_counts_all_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    text = compare.estimate(TINY, given(tmp_path), 1)
-    runs = 2 * 2 + 2 * 4 * 2 + 2 * (1 + 4 + 1 + 2 + 1)
-    assert f"| all     | {runs} " in text
-    assert not list(tmp_path.iterdir())

@@ -87,12 +87,14 @@ def steps_of(job: Job) -> int:
     return recipe(job, data_of(job)).steps
 
 
-def train(job: Job, on_evaluation: Any, steps: int | None = None, **where: Any) -> tuple[Any, dict[str, Any], Array]:
+def train(
+    job: Job, on_evaluation: Any, steps: int | None = None, eval_every: int | None = None, **where: Any
+) -> tuple[Any, dict[str, Any], Array]:
     """The run of a job, its test result at the best validation loss, and its probability of each word of the test."""
     text, size = data_of(job), job.task.size
     model, made = model_of(job, text), recipe(job, text)
     if steps is not None:
-        made = replace(made, steps=steps, eval_every=steps)
+        made = replace(made, steps=steps, eval_every=eval_every)
     run = fit(
         model,
         text,

@@ -118,20 +118,23 @@ def began(job: Job) -> str | None:
     return found
 
 
-def pretrain(task: Task, data_dir: str | None, steps: int | None = None, **where: Any) -> Any:
-    """The run of the language model; with ``steps``, which times them, so many of them."""
+def eval_every(task: Task) -> int:
+    """After how many steps the language model is evaluated."""
+    return int(max(1, task.size["lm_steps"] // 6))
+
+
+def pretrain(task: Task, data_dir: str | None, **how: Any) -> Any:
+    """The run of the language model; ``how`` are further options of `fit`, fewer ``steps`` among them to time them."""
     corpus, about, size = _loaded(task, data_dir), _about(task, data_dir), task.size
     return fit(
         TextLM(**_encoder(task, corpus), n_candidates=size["candidates"]),
         corpus,
-        steps=steps or size["lm_steps"],
         batch_size=size["lm_batch"],
         T=size["lm_window"],
         optimizer=Adam(3e-3),
         step_schedule=ExponentialDecay(0.05 ** (1 / size["lm_steps"])),
-        eval_every=max(1, size["lm_steps"] // 6),
         about=about,
-        **where,
+        **{"steps": size["lm_steps"], "eval_every": eval_every(task), **how},
     )
 
 
@@ -157,15 +160,17 @@ def steps_of(job: Job) -> int:
     return recipe(job, job.task.size["train"]).steps
 
 
-def train(job: Job, on_evaluation: Any, steps: int | None = None, **where: Any) -> tuple[Any, dict[str, Any], Array]:
+def train(
+    job: Job, on_evaluation: Any, steps: int | None = None, eval_every: int | None = None, **where: Any
+) -> tuple[Any, dict[str, Any], Array]:
     """The run of a job, its test result at the best validation error, and its probabilities of the test texts.
 
-    With ``steps``, which times them, the network begins without the language model.
+    With ``steps``, which times so many and an evaluation every ``eval_every``, it begins without the language model.
     """
     corpus, task = data_of(job), job.task
     made = recipe(job, len(corpus.train))
     if steps is not None:
-        made = replace(made, steps=steps, eval_every=steps)
+        made = replace(made, steps=steps, eval_every=eval_every)
     run = fit(
         TextClassifier(**_encoder(task, corpus), n_classes=len(corpus.classes)),
         corpus,

@@ -197,23 +197,3 @@ def _save(path: Path, array: Any) -> None:
     temporary = path.with_suffix(".tmp.npy")
     np.save(temporary, array)
     temporary.replace(path)
-
-
-def measure(job: Job) -> dict[str, Any]:
-    """The core seconds of a step of a job, and of all that is not a step, in this process; nothing is kept."""
-    kind = KINDS[job.task.kind]
-
-    def took(steps: int) -> float:
-        started = time.process_time()
-        kind.train(job, None, steps=steps)
-        return time.process_time() - started
-
-    whole = kind.steps_of(job)
-
-    took(1)  # compiled code and buffers
-    few, many = 2, 22
-    short = took(few)
-    while (long := took(many)) < short + 1 and many < whole:  # all that is not a step varies by tenths of a second
-        many *= 2
-    step = max(1e-6, (long - short) / (many - few))
-    return {"method": job.method, "steps": whole, "step": step, "rest": short}
