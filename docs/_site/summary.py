@@ -12,7 +12,7 @@ from _site.drawing import WIDTH, Shown, line, svg, text
 from _site.plots import round_ticks
 from _site.results import RESULTS, load
 from experiments.parts.compared import report
-from experiments.parts.compared.plan import TASKS
+from experiments.parts.compared.plan import LABELLED_ALONE, TASKS
 from experiments.parts.compared.questions import named_pair
 from experiments.parts.compared.rows import task_of
 
@@ -35,15 +35,24 @@ SENTENCES = (
 )
 
 
+SAME = {"mnist-2000-unlabelled": "mnist-2000"}
+"""Tasks that have the labelled examples of another one: runs that read no others are the same in both."""
+
+
 def comparisons(folder: Path = RESULTS) -> dict[str, Found]:
     """The data of every comparison that there is, in the order of the plan."""
     return {name: load(f"compare-{name}", folder) for name in TASKS if (folder / f"compare-{name}.json").exists()}
 
 
 def tally(found: Mapping[str, Found], one: str, other: str) -> str | None:
-    """In how many tasks a method is better than another by its corrected test; None if none compares them."""
+    """In how many tasks a method is better than another by its corrected test; None if none compares them.
+
+    Runs that two tasks share are counted once.
+    """
     made = []
-    for data in found.values():
+    for name, data in found.items():
+        if SAME.get(name) in found and {one, other} <= set(LABELLED_ALONE):
+            continue
         pair = named_pair((one, other), task_of(data))
         if pair in (differences := report.differences(data)):
             made.append(differences[pair])
