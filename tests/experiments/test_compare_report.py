@@ -158,3 +158,14 @@ def test_digits_that_are_tested_on_have_been_seen_in_choosing() -> None:
     assert "most test images of a reported seed were training" in report.page(data)
     data["facts"]["task"]["sizes"][0] = ["images", "mnist"]
     assert "most test images" not in report.page(data)
+
+
+def test_ensembles_are_compared_where_that_was_planned_before_the_runs() -> None:
+    data = made_up({"none": 8.0, "FD": 7.0})
+    for method, n in (("none", 4), ("FD", 2)):
+        data["results"] += [{**r, "networks": n} for r in data["results"] if r["method"] == method]
+    pair = ("FD, 2 networks", "none, 4 networks")
+    assert pair in report.differences(data) and "FD, 2 networks is better than none, 4 networks" in report.page(data)
+    for name in ("digits", "mnist-2000", "mnist-20000"):
+        data["facts"]["task"]["name"] = name
+        assert pair not in report.differences(data)
