@@ -32,9 +32,10 @@ PAIRS = (
 N is the number by which a task gives a method the cost of AdD K=2."""
 
 ADDED = (("FD, N networks", "none, N networks"),)
-"""Comparisons that were added on 19 November 2026: not of the tasks that had begun by then, whose correction stays."""
+"""Comparisons that were added on 19 November 2026, but not to the tasks of `WITHOUT_ADDED`: their correction stays."""
 
-BEGUN = ("digits", "mnist-20000", "mnist-2000")
+WITHOUT_ADDED = ("digits", "mnist-20000", "mnist-2000")
+"""The tasks that were done or running by then."""
 
 QUESTIONS = (
     ("Do random masks help?", (("VD", "none"), ("FD", "none"), ("RDrop", "none"))),
@@ -70,7 +71,7 @@ def named_pair(pair: tuple[str, str], task: Task) -> tuple[str, str]:
 
 def pairs_of(task: Task) -> list[tuple[str, str]]:
     """The comparisons of a task beside those with none."""
-    return [named_pair(pair, task) for pair in (PAIRS if task.name in BEGUN else PAIRS + ADDED)]
+    return [named_pair(pair, task) for pair in (PAIRS if task.name in WITHOUT_ADDED else PAIRS + ADDED)]
 
 
 def differences(data: Data) -> dict[tuple[str, str], tuple[Difference, float]]:
