@@ -25,7 +25,7 @@ from minadv.commands.numbers import positive
 from minadv.commands.parsing import Parser
 from minadv.data.images import Images
 from minadv.training.loop import LOG
-from minadv.training.runs import log
+from minadv.training.runs import checkpoints, log
 
 PRESET = PRESETS["paper"]
 METHODS = ("none", "AdD K=1")
@@ -35,8 +35,9 @@ STEP = "bench_images.json"
 
 def train(job: Job, data: Images, epochs: int, workers: int | None) -> None:
     """Train to the end of an epoch, from where the run stopped the last time."""
-    if (read := curve(job)) and read[-1]["epoch"] >= epochs:
-        return
+    saved = checkpoints.latest(job.folder)
+    if saved is not None and checkpoints.verify(saved).step >= epochs * (len(data.train) // job.preset.batch):
+        return  # not by the log, which has an epoch a moment before its checkpoint is written
 
     def stop(record: dict[str, Any]) -> None:
         if record["epoch"] >= epochs:

@@ -19,10 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from experiments.parts import records, reporting, stronger_report
-from experiments.parts.compared import plan, report
+from experiments.parts.compared import makers, plan, report
+from experiments.parts.compared.choice import best_rate, best_setting
+from experiments.parts.compared.estimate import estimate
 from experiments.parts.compared.plan import SEARCHES, SUMS, TASKS, Job, Task
 from experiments.parts.compared.texts import baselines
-from experiments.parts.compared.work import Known, ensembles, found_result, measure, prepare, usable, work
+from experiments.parts.compared.work import Known, ensembles, found_result, other_code, prepare, usable, work
+from minadv.base.errors import DataError
 from minadv.commands.numbers import positive
 from minadv.commands.parsing import Parser
 
@@ -47,23 +50,27 @@ def main(argv: Sequence[str] | None = None) -> None:
         return
     started = time.time()
     path, unfinished = plan.files_of(task.name, args.out)
-    known = Known(r for file in (path, unfinished) if file.exists() for r in reporting.read_results(file)["results"])
+    known = Known(r for file in (path, unfinished) if file.exists() for r in makers.read(reporting.read_results(file)))
+    expect_all_seeds(task, known)
     results = so_far(task, given, known) if args.so_far else compare(task, given, args.workers, known)
     about = reporting.facts(started, task=asdict(task), passes=passes())
     if task.kind == "texts" and not args.so_far:
         about["baselines"] = baselines(task, args.data_dir)
     about["command"] = reporting.command("compare", argv)
-    data = records.plain({"facts": about, "results": list(map(kept, results))})
+    about["makers"], results = makers.written(map(kept, results))
+    data = records.plain({"facts": about, "results": results})
     if args.so_far:
+        expect_no_fewer(unfinished, task, results)
         print(f"{len(results)} results written: {reporting.write_results(unfinished, data)}")
         return
+    page = report.page(data)
     paths = [
         reporting.write_results(path, data),
-        reporting.write(path.with_suffix(".md"), report.page(data)),
+        reporting.write(path.with_suffix(".md"), page),
         reporting.save_figure(report.figure(data), path.with_suffix(".png")),
     ]
     unfinished.unlink(missing_ok=True)
-    print(report.page(data))
+    print(page)
     print("written:", *paths, sep="\n  ")
 
 
@@ -71,14 +78,18 @@ def compare(task: Task, given: dict[str, Any], workers: int, known: Known) -> li
     """All results of a task: those that choose, those that are reported, and the ensembles; known ones are not run."""
 
     def done(jobs: Sequence[Job], what: str) -> list[dict[str, Any]]:
-        earlier = [usable(job, known) for job in jobs]
+        earlier = [usable(job, known) or found_result(job) for job in jobs]
         left = [job for job, result in zip(jobs, earlier, strict=True) if result is None]
+        if left:
+            found = [result for result in earlier if result is not None]
+            prepare(task, given, [*known, *found])
+            if (line := other_code(found)) is not None:
+                print(f"{task.name}: {line}", file=sys.stderr)
         run = iter(reporting.run_all(work, left, workers=workers, title=f"{task.name}: {what}"))
         return [next(run) if result is None else result for result in earlier]
 
-    prepare(task, given, workers)
     rated = done(plan.rates(task, given), "learning rate")
-    lr = report.best_rate(rated)
+    lr = best_rate(rated)
     print(f"{task.name}: learning rate {lr:g}", file=sys.stderr)
     tuned = done(plan.trials(task, lr, given), "settings")
     chosen = choice(task, tuned)
@@ -87,11 +98,27 @@ def compare(task: Task, given: dict[str, Any], workers: int, known: Known) -> li
     return [*rated, *tuned, *done(jobs, "networks"), *ensembles(jobs, known)]
 
 
+def expect_all_seeds(task: Task, known: Known) -> None:
+    """Raise DataError where results of seeds that are not asked for are known: the file would lack them."""
+    seeds = {r["seed"] for r in known if r["part"] == "final" and r["digest"] == task.digest}
+    if lost := sorted(seed for seed in seeds if seed >= task.seeds):
+        said = f"results of seeds up to {lost[-1]} of {task.name} are written already"
+        raise DataError(f"{said}: give --seeds {lost[-1] + 1} or more, or another folder with --out")
+
+
+def expect_no_fewer(file: Path, task: Task, results: Sequence[dict[str, Any]]) -> None:
+    """Raise DataError where a file of unfinished results holds more of this task than those that would replace it."""
+    if file.exists():
+        held = [r for r in reporting.read_results(file)["results"] if r["digest"] == task.digest]
+        if len(held) > len(results):
+            raise DataError(
+                f"{file} holds {len(held)} results, and {len(results)} would replace them: it is left as it is"
+            )
+
+
 def choice(task: Task, tuned: Sequence[dict[str, Any]]) -> dict[str, tuple[float, float]]:
     """The setting of each method."""
-    return {
-        m: report.best_setting(tuned, m) if len(plan.settings(m, task.kind)) > 1 else (0.0, 0.0) for m in task.methods
-    }
+    return {m: best_setting(tuned, m) if len(plan.settings(m, task.kind)) > 1 else (0.0, 0.0) for m in task.methods}
 
 
 def so_far(task: Task, given: dict[str, Any], known: Known) -> list[dict[str, Any]]:
@@ -104,7 +131,7 @@ def so_far(task: Task, given: dict[str, Any], known: Known) -> list[dict[str, An
     rated = done(rates := plan.rates(task, given))
     if len(rated) < len(rates):
         return rated
-    lr = report.best_rate(rated)
+    lr = best_rate(rated)
     tuned = done(trials := plan.trials(task, lr, given))
     if len(tuned) < len(trials):
         return [*rated, *tuned]
@@ -127,33 +154,8 @@ def kept(result: dict[str, Any]) -> dict[str, Any]:
     """A result as it is kept: with the curve of reported runs of `none` alone, and with all digits of what chooses."""
     curve = (result["method"], result["part"], result["member"], result["longer"]) == ("none", "final", 0, 1)
     left_out = {"task"} | (set() if curve else {"valid_losses"})
-    if result["part"] != "final":
-        left_out |= {"made"}
     told = {name: value for name, value in result.items() if name not in left_out}
-    if "made" in told:
-        told["made"] = {name: told["made"].get(name) for name in ("cpu", "minadv", "commit", "dirty", "engine")}
     return {**told, "seconds": round(told["seconds"], 1)}
-
-
-def estimate(task: Task, given: dict[str, Any], workers: int) -> str:
-    """What the whole comparison would cost here, by method."""
-    first = {m: plan.settings(m, task.kind)[0] for m in task.methods}
-    one = [Job(task, m, *first[m], task.lrs[0], 0, "final", **given) for m in task.methods]
-    measured = reporting.run_all(measure, one, workers=workers, title=f"{task.name}: a few steps")
-    every = [*plan.rates(task, given), *plan.trials(task, task.lrs[0], given)]
-    every += plan.finals(task, task.lrs[0], first, given)
-    rows, total = [], 0.0
-    for found in measured:
-        jobs = [job for job in every if job.method == found["method"]]
-        steps = sum(found["steps"] * job.longer for job in jobs)
-        seconds = steps * found["step"] + len(jobs) * found["rest"]
-        total += seconds
-        cells = (found["method"], len(jobs), steps, f"{1000 * found['step']:.1f}", f"{seconds / 3600:.2f}")
-        rows.append([str(cell) for cell in cells])
-    rows.append(["all", str(len(every)), "", "", f"{total / 3600:.2f}"])
-    head = ["method", "runs", "steps", "ms a step", "hours of a core"]
-    about = f"About {total / 3600 / workers:.1f} hours of {workers} cores."
-    return f"{task.about}\n\n{reporting.markdown(head, rows)}\n\n{about}"
 
 
 if __name__ == "__main__":

@@ -22,7 +22,8 @@ from typing import Any
 import numpy as np
 
 from experiments.parts import records, reporting
-from experiments.parts.compared import images, report
+from experiments.parts.compared import images
+from experiments.parts.compared.choice import best_rate, best_setting
 from experiments.parts.compared.plan import TASKS, Job, files_of, settings
 from minadv import masks
 from minadv.adversary import find_adversary
@@ -150,8 +151,8 @@ def chosen(task: str, out: Path, given: dict[str, Any]) -> list[Job]:
     for method in METHODS:
         if {(r["strength"], r["weight"]) for r in tried if r["method"] == method} < set(settings(method)):
             raise DataError(f"{path} does not have all settings of {method} yet: {asked}")
-        setting = report.best_setting(tried, method)
-        jobs.append(Job(TASKS[task], method, *setting, report.best_rate(rated), 0, "figure3", **given))
+        setting = best_setting(tried, method)
+        jobs.append(Job(TASKS[task], method, *setting, best_rate(rated), 0, "figure3", **given))
     return jobs
 
 

@@ -42,3 +42,30 @@ def test_a_run_goes_on_from_epoch_to_epoch(tmp_path: Path, monkeypatch: pytest.M
     assert "| none         | 3      |" in text
     assert "estimated to take 3.3 to 4.3 ms" in text
     assert (tmp_path / "parts" / "anchor.png").stat().st_size > 10_000
+
+
+def test_an_epoch_that_was_logged_but_not_saved_is_trained_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that is killed between the two leaves a log that is an evaluation ahead of its checkpoint."""
+
+    def run(epochs: int) -> list[Any]:
+        places = ["--device", "cpu", "--runs", str(tmp_path), "--out", str(tmp_path)]
+        anchor.main([*places, "--epochs", str(epochs)])
+        results = json.loads((tmp_path / "anchor.json").read_text())["results"]
+        return [(r["curve"], r["test"]) for r in results]
+
+    def saved() -> list[str]:
+        return sorted(path.name for path in tmp_path.rglob("checkpoints/step-*.json"))
+
+    run(1)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("checkpoints/*")}
+    whole, steps = run(2), saved()
+    for folder in {path.parent for path in before}:
+        for path in folder.iterdir():
+            path.unlink()
+    for path, content in before.items():
+        path.write_bytes(content)
+    assert saved() != steps
+    assert run(2) == whole
+    assert set(steps) - set(saved()) == set()

@@ -1,6 +1,6 @@
 """The comparison of all methods: what it runs, how it chooses, what it finds done, what it says of given numbers."""
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,65 +16,21 @@ from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.linear_model import LogisticRegression
 
 from experiments import compare
-from experiments.parts import records, reporting, tfidf
-from experiments.parts.compared import images, language, plan, report, texts
-from experiments.parts.compared.plan import MATCHED, METHODS, SEARCHES, TASKS, TUNING, Job, Task
-from experiments.parts.compared.work import Clock, Known, ensembles, found_result, work
+from experiments.parts import reporting, tfidf
+from experiments.parts.compared import images, language, makers, plan, report, texts
+from experiments.parts.compared.plan import MATCHED, METHODS, SEARCHES, TASKS, TUNING, Job
+from experiments.parts.compared.rows import rows_of
+from experiments.parts.compared.work import Known, ensembles, found_result, work
 from experiments.parts.naive_bayes import counts
-from minadv.regularizers import AdD, Plain, RDrop
-
-TINY = Task(
-    "tiny",
-    "images",
-    "a few digits",
-    "error",
-    epochs=2,
-    batch=20,
-    lrs=(1e-2, 1e-3),
-    seeds=2,
-    sizes=(("images", "digits"), ("by", "row"), ("train", 40), ("valid", 20), ("n_hidden", 34)),
-    methods=("none", "FD", "AdD K=2"),
-)
-
-
-WORDS = Task(
-    "words",
-    "language",
-    "a few words",
-    "perplexity",
-    epochs=0.05,
-    batch=20,
-    lrs=(10.0,),
-    seeds=1,
-    sizes=plan.TASKS["pydoc"].sizes,
-    methods=plan.TASKS["pydoc"].methods,
-)
-
-
-SMALL = {"corpus": "docstrings", "vocab_size": 500, "train": 60, "valid": 40, "max_tokens": 12, "n_embedding": 8}
-SMALL |= {"n_hidden": 34, "candidates": 50, "lm_steps": 4, "lm_batch": 8, "lm_window": 10}
-REVIEWS = Task(
-    "reviews",
-    "texts",
-    "a few docstrings",
-    "error",
-    epochs=2,
-    batch=20,
-    lrs=(5e-3,),
-    seeds=2,
-    sizes=tuple((TASKS["imdb"].size | SMALL).items()),
-    methods=("none", "AdD K=2", "AdD K=1 + VAT"),
-)
+from minadv.regularizers import FD, VD, AdD, Plain, RDrop
+from minadv.tasks.unlabelled import uses_unlabelled
+from tests.support.comparisons import REVIEWS, TINY, WORDS, given
 
 
 @pytest.fixture(autouse=True)
 def once(device: Any) -> None:
     if device.name == "gpu":
         pytest.skip("the same on every backend")
-
-
-def given(tmp_path: Path) -> dict[str, Any]:
-    return {"root": tmp_path, "data_dir": None}
 
 
 def test_every_method_has_four_settings_but_the_one_that_has_nothing_to_set() -> None:
@@ -85,6 +41,14 @@ def test_regularizers_are_those_of_their_names() -> None:
     assert images.regularizer("none", 0.0) == Plain()
     assert images.regularizer("RDrop", 0.2) == RDrop(p=0.2)
     assert images.regularizer("Memory", 0.06) == AdD(delta=0.06, search=SEARCHES["Memory"])
+
+
+def test_every_second_pass_of_a_language_model_draws_all_noise_anew() -> None:
+    for method in WORDS.methods:
+        made = language.regularizer(method, 0.1)
+        assert isinstance(made, Plain | VD) == (method in ("none", "VD"))
+        assert getattr(made, "share_noise", False) is False
+    assert language.regularizer("FD", 0.1) == FD(p=0.1, distance="logit2", share_noise=False)
 
 
 def test_the_seeds_that_choose_are_not_among_those_that_are_reported(tmp_path: Path) -> None:
@@ -106,6 +70,38 @@ def test_none_and_fd_are_given_the_cost_of_the_adversary(tmp_path: Path) -> None
     assert [(job.longer, job.member) for job in first] == [(1, 0), (4, 0), (1, 1), (1, 2), (1, 3)]
 
 
+def test_where_there_are_unlabelled_examples_a_step_of_those_who_read_them_has_two_batches(tmp_path: Path) -> None:
+    imdb = TASKS["imdb"]
+    assert {m: imdb.batches(m) for m in imdb.methods} == {
+        m: 2 if uses_unlabelled(texts.regularizer(m, 0.1)) else 1 for m in imdb.methods
+    }
+    with_some = {name for name, task in TASKS.items() if task.unlabelled}
+    assert with_some == {"mnist-2000-unlabelled", "imdb"}
+    passes = compare.passes()
+    for task in TASKS.values():
+        cost = {m: sum(passes[m]) * task.batches(m) for m in (*MATCHED, "AdD K=2")}
+        assert {m: cost["AdD K=2"] / cost[m] for m in MATCHED} == {m: task.times(m) for m in MATCHED}
+    jobs = list(plan.finals(imdb, 1e-2, dict.fromkeys(imdb.methods, (0.0, 0.0)), given(tmp_path)))
+    first = [job for job in jobs if job.seed == 0 and job.method == "none"]
+    assert [job.longer for job in first if job.longer > 1] == [8] and len(first) == 1 + 1 + 7
+
+
+def test_images_are_told_from_others_without_reading_them_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = Job(TINY, "none", 0.0, 0.0, 1e-2, 0, "final", **given(tmp_path))
+    other = replace(one, task=replace(TINY, sizes=tuple((TINY.size | {"pool": 2}).items())))
+    assert images.fingerprint(other) != (first := images.fingerprint(one))
+    monkeypatch.setattr(images, "describe_data", lambda data: pytest.fail("read again"))
+    assert images.fingerprint(replace(one, seed=3, method="FD")) == first
+
+
+def test_the_digests_of_tasks_that_are_done_or_begun_do_not_change() -> None:
+    names = ("digits", "mnist-20000", "mnist-2000", "mnist-2000-unlabelled", "mnist-pooled")
+    digests = ("06fc20dd3ba6", "98f632ace7c7", "ca7fbc042c41", "9c2b3617933f", "d20649957988")
+    assert tuple(TASKS[name].digest for name in names) == digests
+
+
 def test_members_share_examples_and_differ_in_all_else(tmp_path: Path) -> None:
     one = Job(TINY, "none", 0.0, 0.0, 1e-2, 3, "final", **given(tmp_path))
     other = replace(one, member=1)
@@ -119,77 +115,17 @@ def test_a_whole_comparison_and_what_it_finds_done(tmp_path: Path, monkeypatch: 
     command = ["tiny", "--workers", "1", "--runs", str(tmp_path / "runs"), "--out", str(tmp_path / "out")]
     compare.main(command)
     data = reporting.read_results(tmp_path / "out" / "compare-tiny.json")
-    rows = report.reported(data)
-    assert list(rows) == [*report.rows_of("none"), *report.rows_of("FD"), "AdD K=2"]
-    assert all(by_seed.keys() == {0, 1} for by_seed in rows.values())
+    table = report.reported(data)
+    assert list(table) == [*rows_of("none", TINY), *rows_of("FD", TINY), "AdD K=2"]
+    assert all(by_seed.keys() == {0, 1} for by_seed in table.values())
     text = (tmp_path / "out" / "compare-tiny.md").read_text()
     assert text == report.page(data)
     assert "onverged: the mean validation loss of none" in text
     monkeypatch.setattr(images, "train", lambda *a, **k: pytest.fail("trained again"))
     compare.main(command)  # everything is found
-    job = Job(replace(TINY, epochs=3), "none", 0.0, 0.0, rows["none"][0]["lr"], 0, "final", tmp_path / "runs")
+    job = Job(replace(TINY, epochs=3), "none", 0.0, 0.0, table["none"][0]["lr"], 0, "final", tmp_path / "runs")
     assert found_result(replace(job, task=TINY)) is not None
     assert found_result(job) is None  # of another size
-
-
-def test_what_is_done_goes_on_without_its_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Killed at any run, what was done by then is written down, and finished from that on another machine."""
-    monkeypatch.setitem(compare.TASKS, "tiny", replace(TINY, seeds=1))
-    trained: list[Job] = []
-    real, stop_at = images.train, [7]
-
-    def train(job: Job, *args: Any, **kwargs: Any) -> Any:
-        if len(trained) == stop_at[0]:
-            raise KeyboardInterrupt
-        trained.append(job)
-        return real(job, *args, **kwargs)
-
-    monkeypatch.setattr(images, "train", train)
-    wrote = tmp_path / "out" / "unfinished" / "compare-tiny.json"
-    whole = 2 * 2 + 2 * 4 * 2 + 1 + 4 + 1 + 2 + 1
-    for n, stop in enumerate((7, 22, whole + 1)):  # in the settings; after one network of four; never
-        command = ["tiny", "--workers", "1", "--out", str(tmp_path / "out"), "--runs", str(tmp_path / f"machine-{n}")]
-        stop_at[0] = stop
-        if stop > whole:
-            compare.main(command)
-            break
-        with pytest.raises(SystemExit):
-            compare.main(command)
-        compare.main([*command, "--so-far"])
-        assert len(reporting.read_results(wrote)["results"]) == stop
-    assert not wrote.exists()
-    names = [job.folder.relative_to(job.root) for job in trained]
-    again = {name.name for n, name in enumerate(names) if name in names[:n]}
-    assert len(again) == 1 and again.pop().startswith("none")  # its ensemble was not done: once more
-    rows = report.reported(reporting.read_results(tmp_path / "out" / "compare-tiny.json"))
-    assert list(rows) == [*report.rows_of("none"), *report.rows_of("FD"), "AdD K=2"]
-
-
-def test_an_ensemble_is_the_mean_of_its_members_answers(tmp_path: Path) -> None:
-    first = Job(replace(TINY, epochs=1), "FD", 0.1, 1.0, 1e-2, 0, "final", **given(tmp_path))
-    for member in range(MATCHED["FD"]):
-        work(replace(first, member=member))
-    answers = [np.load(replace(first, member=k).folder / "answers.npy") for k in range(2)]
-    (made,) = ensembles([first], Known())
-    wrong = np.mean(answers, axis=0).argmax(axis=1) != images.data_of(first).test.y
-    assert made["test"] == pytest.approx(100 * wrong.mean())
-    assert made["networks"] == 2 and report.row_of(made) == "FD, 2 networks"
-    alone = [100 * float((a.argmax(axis=1) != images.data_of(first).test.y).mean()) for a in answers]
-    assert found_result(first)["test"] == pytest.approx(alone[0])  # type: ignore[index]
-
-
-def test_core_seconds_of_a_resumed_run_are_those_of_both_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    now = [0.0]
-    monkeypatch.setattr("experiments.parts.compared.work.time.process_time", lambda: now[0])
-    first = Clock(tmp_path / "run")
-    for step, at in ((10, 2.0), (20, 5.0)):
-        now[0] = at
-        first.tick({"step": step})
-    now[0] = 100.0
-    second = Clock(tmp_path / "run")  # killed after step 10's checkpoint: step 20 is done again
-    now[0] = 104.0
-    second.tick({"step": 20})
-    assert second.seconds == 2.0 + 4.0
 
 
 def test_a_language_model_may_learn_from_the_first_words_alone(tmp_path: Path) -> None:
@@ -255,11 +191,14 @@ def test_a_comparison_of_texts_begins_with_one_language_model(tmp_path: Path, mo
     compare.main(command)
     data = reporting.read_results(tmp_path / "out" / "compare-reviews.json")
     assert list(report.reported(data)) == list(REVIEWS.methods)
-    assert {r["made"]["engine"] for r in data["results"] if r["part"] == "final"} <= {"plain", "fast-3"}
+    assert {r["made"]["engine"] for r in makers.read(data)} <= {"plain", "fast-3"}
     page = (tmp_path / "out" / "compare-reviews.md").read_text()
     assert "logistic regression on tf-idf" in page and "AdD K=1 + VAT" in page
     assert all(len(errors) == 2 for errors in data["facts"]["baselines"].values())
+    (began,) = {r["began"] for r in data["results"]}
+    assert began == texts.prepare(REVIEWS, tmp_path / "runs", None)
     monkeypatch.setattr(texts, "train", lambda *a, **k: pytest.fail("trained again"))
+    monkeypatch.setattr(texts, "pretrain", lambda *a, **k: pytest.fail("trained for no run that is left"))
     compare.main(command)
 
 
@@ -276,91 +215,3 @@ def test_logistic_regression_on_tfidf_is_that_of_scikit_learn() -> None:
     p = softmax(x @ w[:-1] + w[-1], axis=1)
     assert abs(p - model.predict_proba(x)).max() < 1e-3
     assert tfidf.tfidf(corpus, 12)["penalty"] in tfidf.PENALTIES
-
-
-def made_up(means: dict[str, float], seeds: int = 6, noise: float = 0.05) -> dict[str, Any]:
-    """Results of a task whose methods have these test errors but for a little noise."""
-    rng = np.random.default_rng(0)
-    methods = tuple(means)
-    shared = rng.standard_normal(seeds)
-    results = []
-    for method, mean in means.items():
-        strength, weight = plan.settings(method)[0]
-        own = noise * rng.standard_normal(seeds)
-        for seed in range(seeds):
-            error = mean + shared[seed] + own[seed] - own.mean()  # so that the means are those given
-            results.append(
-                {
-                    "method": method,
-                    "part": "final",
-                    "strength": strength,
-                    "weight": weight,
-                    "lr": 1e-2,
-                    "seed": seed,
-                    "longer": 1,
-                    "member": 0,
-                    "digest": "d",
-                    "data": "x",
-                    "valid": error,
-                    "test": error,
-                    "valid_losses": [3.0, 2.0, 1.0, 1.5, 1.6],
-                    "seconds": 1.0,
-                    "made": reporting.machine(),
-                }
-            )
-    about = {**reporting.machine(), "command": "c", "task": asdict(replace(TINY, methods=methods))}
-    return records.plain({"facts": {**about, "passes": compare.passes()}, "results": results})  # type: ignore[no-any-return]
-
-
-def test_the_verdict_is_no_stronger_than_its_test() -> None:
-    data = made_up({"none": 8.0, "FD": 6.0, "AdD K=2": 6.0}, noise=0.3)
-    text = report.verdict(data)
-    assert "AdD K=2 is better than none" in text
-    assert "AdD K=2 cannot be told from FD" in text
-    assert "AdD K=2 is worse than none" in report.verdict(made_up({"none": 6.0, "FD": 6.0, "AdD K=2": 8.0}))
-
-
-def test_whether_none_converged_is_said() -> None:
-    data = made_up({"none": 8.0, "FD": 6.0})
-    none = [r for r in data["results"] if r["method"] == "none"]
-    data["results"] += [{**r, "longer": 4, "test": r["test"] + 0.1 * (-1) ** r["seed"]} for r in none]
-    assert "Converged: " in report.page(data) and "its least: epoch 1.2" in report.page(data)
-    assert "more training" not in report.page(data)
-    for r in data["results"]:
-        r["valid_losses"] = [3.0, 2.0, 1.5, 1.4, 1.3]
-    assert "Not converged: " in report.page(data)
-    assert "What more training does: none, 4 x longer cannot be told from none" in report.page(data)
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "said"),
-    [("digest", "e", "different settings"), ("data", "y", "different data"), ("weight", 9.0, "FD have 2 different")],
-)
-def test_runs_that_differ_do_not_make_a_table(name: str, value: Any, said: str) -> None:
-    data = made_up({"none": 8.0, "FD": 6.0})
-    data["results"][-1][name] = value
-    with pytest.raises(ValueError, match=said):
-        report.page(data)
-
-
-def test_rows_made_by_different_code_are_said_to_be() -> None:
-    data = made_up({"none": 8.0, "FD": 6.0})
-    data["results"][-1]["made"] = {**data["results"][-1]["made"], "commit": "1234567890", "dirty": False}
-    assert "commit 1234567" in report.page(data)
-
-
-def test_settings_are_chosen_by_the_mean_of_validation_then_by_loss() -> None:
-    def tried(strength: float, valid: float, loss: float, seed: int) -> dict[str, Any]:
-        return {"method": "FD", "strength": strength, "weight": 1.0, "valid": valid, "valid_loss": loss, "seed": seed}
-
-    results = [tried(0.1, 5, 1, 1000), tried(0.1, 7, 1, 1001), tried(0.2, 6, 0.5, 1000), tried(0.2, 6, 0.5, 1001)]
-    assert report.best_setting(results, "FD") == (0.2, 1.0)
-    results[1]["valid"] = 6
-    assert report.best_setting(results, "FD") == (0.1, 1.0)
-
-
-def test_the_estimate_counts_all_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    text = compare.estimate(TINY, given(tmp_path), 1)
-    runs = 2 * 2 + 2 * 4 * 2 + 2 * (1 + 4 + 1 + 2 + 1)
-    assert f"| all     | {runs} " in text
-    assert not list(tmp_path.iterdir())

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from experiments.parts.statistics import holm, paired
+from experiments.parts.statistics import coverage, detectable, holm, interval, paired
 
 
 def by_seed(values: object) -> dict[int, float]:
@@ -44,7 +44,36 @@ def test_other_seeds_are_refused(other: dict[int, float]) -> None:
 def test_equal_methods_do_not_differ() -> None:
     same = by_seed([1, 2, 3])
     assert paired(same, same).p == 1
-    assert paired(by_seed([2, 3, 4]), same).p < 1e-6
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.1, 1e5])
+def test_equal_differences_have_the_p_of_their_signs(scale: float) -> None:
+    """Rounding is no spread, and SciPy is not asked for a t-test that has none."""
+    one = scale * np.array([1.1, 2.2, 3.3, 4.7, 5.9])
+    assert paired(by_seed(one + scale * 0.3), by_seed(one)).p == 2**-4
+    assert paired(by_seed(one * 3 / 3 * 1.1 / 1.1), by_seed(one)).p == 1
+    almost = one + scale * np.array([0.3, 0.3, 0.3, 0.3, 0.3 + 1e-9])
+    assert 0 < paired(by_seed(almost), by_seed(one)).p < 1e-20
+
+
+def test_the_interval_of_few_seeds_covers_less_than_it_says(rng: np.random.Generator) -> None:
+    assert 0.7 < coverage(3) < 0.82 < coverage(5) < coverage(10) < 0.93
+    for n in (5, 10):  # for many draws the interval is nearly normal, with the spread of n where that of n - 1 is due
+        assert coverage(n) == pytest.approx(2 * stats.t.cdf(1.96 * (1 - 1 / n) ** 0.5, n - 1) - 1, abs=0.03)
+    assert coverage(100, 1000, 1000) == pytest.approx(0.95, abs=0.02)
+    d = rng.standard_normal((4, 6))
+    for one, ends in zip(d, interval(d).T, strict=True):
+        assert ends == pytest.approx(interval(one))
+
+
+def test_what_the_corrected_test_could_tell(rng: np.random.Generator) -> None:
+    """Differences just over the limit are told by Holm's method, those just under it are not."""
+    n, m = 6, 9
+    d = rng.standard_normal(n)
+    d = (d - d.mean()) / d.std(ddof=1)
+    for others, limit in zip((1.0, 0.0), detectable(n, m), strict=True):
+        over, under = (paired(by_seed(d + limit + step), by_seed(0 * d)).p for step in (1e-6, -1e-6))
+        assert holm([over, *[others] * (m - 1)])[0] < 0.05 < holm([under, *[others] * (m - 1)])[0]
 
 
 def test_holm_by_hand() -> None:

@@ -23,6 +23,28 @@ def test_sentences_count_tasks_by_their_tests():
     assert both[2].endswith("AdD K=2 is better than AdD K=1 in 1 of 2 tasks, worse than it in 1.")
 
 
+def test_runs_that_two_tasks_share_are_counted_once():
+    """Where unlabelled examples are added, VD and none do not read them: their runs are those of the task without."""
+    data = results.load("compare-mnist-2000")
+    task = data["facts"]["task"]
+    unlabelled = {**task, "name": "mnist-2000-unlabelled", "sizes": [*task["sizes"], ["unlabelled", True]]}
+    alone = {"mnist-2000-unlabelled": {**data, "facts": {**data["facts"], "task": unlabelled}}}
+    found = {"mnist-2000": data, **alone}
+    assert summary.tally(found, "VD", "none").endswith("in 1 of 1 tasks")
+    assert summary.tally(alone, "VD", "none").endswith("in 1 of 1 tasks")
+    assert summary.tally(found, "AdD K=1", "none").endswith("in 2 of 2 tasks")
+
+
+def test_ensembles_are_told_whatever_their_number():
+    data = copy.deepcopy(results.load("compare-mnist-2000"))
+    data["facts"]["task"]["sizes"].append(["unlabelled", True])
+    for r in data["results"]:
+        if r["method"] == "none" and "networks" in r:
+            r["networks"] = 8
+    told = summary.tally({"mnist-2000": results.load("compare-mnist-2000"), "x": data}, "AdD K=2", "none, N networks")
+    assert told.endswith("none, N networks in 2 of 2 tasks")
+
+
 def test_a_pair_that_no_task_compares_is_left_out():
     data = copy.deepcopy(results.load("compare-mnist-2000"))
     data["results"] = [r for r in data["results"] if r["method"] in ("none", "AdD K=1")]

@@ -38,16 +38,26 @@ def _loaded(name: str, by: Any, pool: int, permute: bool, data_dir: str | None) 
     return as_sequences(images.load(name, data_dir=data_dir), by=by, pool=pool, permute=permute)
 
 
+@lru_cache(maxsize=1)
+def _fingerprint(*which: Any) -> str:
+    told = describe_data(_loaded(*which))
+    return " ".join(f"{part['n']}-{part['crc32']:08x}" for part in told.values())
+
+
+def _which(job: Job) -> tuple[Any, ...]:
+    """What `_loaded` is asked for."""
+    size = job.task.size
+    return size["images"], size["by"], size.get("pool", 1), size.get("permute", False), job.data_dir
+
+
 def loaded(job: Job) -> Images:
     """All images of a task as sequences."""
-    size = job.task.size
-    return _loaded(size["images"], size["by"], size.get("pool", 1), size.get("permute", False), job.data_dir)
+    return _loaded(*_which(job))
 
 
 def fingerprint(job: Job) -> str:
     """What tells the task's images from others: checksums of their parts."""
-    told = describe_data(loaded(job))
-    return " ".join(f"{part['n']}-{part['crc32']:08x}" for part in told.values())
+    return _fingerprint(*_which(job))
 
 
 def data_of(job: Job) -> Images:
@@ -87,13 +97,15 @@ def steps_of(job: Job) -> int:
     return recipe(job, len(data_of(job).train)).steps
 
 
-def train(job: Job, on_evaluation: Any, steps: int | None = None, **where: Any) -> tuple[Any, dict[str, Any], Array]:
+def train(
+    job: Job, on_evaluation: Any, steps: int | None = None, eval_every: int | None = None, **where: Any
+) -> tuple[Any, dict[str, Any], Array]:
     """The run of a job, its test result at the best validation error, and its probabilities of the test images."""
     data = data_of(job)
     model = Classifier(data.train.x.shape[2], job.task.size["n_hidden"], data.classes)
     made = recipe(job, len(data.train))
     if steps is not None:
-        made = replace(made, steps=steps, eval_every=steps)
+        made = replace(made, steps=steps, eval_every=eval_every)
     run = fit(
         model,
         data,

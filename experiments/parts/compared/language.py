@@ -26,8 +26,8 @@ from minadv.training.schedules import RampDown
 def regularizer(method: str, strength: float) -> Regularizer:
     """The regularizer of a method at a strength, in the paper's form for language models.
 
-    FD compares logits. An adversary's second pass drops words anew, and the searches that take steps begin at the base
-    mask; the passes of the others share all noise but their recurrent masks.
+    FD compares logits. The second pass of every method draws all noise anew, as published FD and R-Drop do: a method
+    whose passes shared it would average over less of it. The searches that take steps begin at the base mask.
     """
     if method in SEARCHES:
         search = SEARCHES[method]
@@ -35,10 +35,10 @@ def regularizer(method: str, strength: float) -> Regularizer:
             search = replace(search, start="base")
         return AdD(delta=strength, search=search, share_noise=False)
     if method == "FD":
-        return FD(p=strength, distance="logit2")
-    kinds: dict[str, Any] = {"VD": VD, "EL": EL, "RDrop": RDrop}
-    made: Regularizer = Plain() if method == "none" else kinds[method](p=strength)
-    return made
+        return FD(p=strength, distance="logit2", share_noise=False)
+    if method in ("EL", "RDrop"):
+        return (EL if method == "EL" else RDrop)(p=strength, share_noise=False)
+    return Plain() if method == "none" else VD(p=strength)
 
 
 def data_of(job: Job) -> Corpus:
@@ -87,12 +87,14 @@ def steps_of(job: Job) -> int:
     return recipe(job, data_of(job)).steps
 
 
-def train(job: Job, on_evaluation: Any, steps: int | None = None, **where: Any) -> tuple[Any, dict[str, Any], Array]:
+def train(
+    job: Job, on_evaluation: Any, steps: int | None = None, eval_every: int | None = None, **where: Any
+) -> tuple[Any, dict[str, Any], Array]:
     """The run of a job, its test result at the best validation loss, and its probability of each word of the test."""
     text, size = data_of(job), job.task.size
     model, made = model_of(job, text), recipe(job, text)
     if steps is not None:
-        made = replace(made, steps=steps, eval_every=steps)
+        made = replace(made, steps=steps, eval_every=eval_every)
     run = fit(
         model,
         text,

@@ -21,13 +21,16 @@ from minadv.models.pretraining import TextLM
 from minadv.models.text import TextClassifier
 from minadv.regularizers import AT, EL, FD, VAT, VD, AdD, Plain, RDrop, Regularizer, Sum
 from minadv.tasks.fit import fit
+from minadv.tasks.run import digest
 from minadv.tasks.text.corpus import fingerprint as of_corpus
 from minadv.tasks.text.corpus import open_data
+from minadv.tasks.text.pretrained import weights_of
 from minadv.tasks.text.reading import read
 from minadv.training.clip import Clip
 from minadv.training.ema import EMA
 from minadv.training.loop import Recipe
 from minadv.training.optimizers import Adam
+from minadv.training.runs.folder import read_config
 from minadv.training.schedules import ExponentialDecay, RampDown, RampUp
 
 
@@ -92,24 +95,46 @@ def _language_model(task: Task, root: Path) -> Path:
     return root / task.name / "lm" / "all"
 
 
-def prepare(task: Task, root: Path, data_dir: str | None, workers: int) -> None:
-    """Train the language model that all jobs begin with, to its end or from where it was stopped."""
-    corpus, about, size = _loaded(task, data_dir), _about(task, data_dir), task.size
+WORKERS = 2
+"""The workers of the language model: their number decides the order of sums, so that of others it is another model."""
+
+
+def prepare(task: Task, root: Path, data_dir: str | None) -> str:
+    """Train the language model that all jobs begin with, to its end or from where it was stopped; returns its digest.
+
+    The digest is that of the weights that a classifier takes from it, which the configuration of a run names.
+    """
     folder = _language_model(task, root)
     reporting.begins(folder)
-    fit(
+    run = pretrain(task, data_dir, out=folder, resume=True, workers=WORKERS)
+    corpus = _loaded(task, data_dir)
+    model = TextClassifier(**_encoder(task, corpus), n_classes=len(corpus.classes))
+    return digest(weights_of(run, model, corpus.vocabulary, dtype="float32", seed=0))
+
+
+def began(job: Job) -> str | None:
+    """The digest of the weights that a job's run was begun with."""
+    found: str | None = read_config(job.folder).get("pretrained")
+    return found
+
+
+def eval_every(task: Task) -> int:
+    """After how many steps the language model is evaluated."""
+    return int(max(1, task.size["lm_steps"] // 6))
+
+
+def pretrain(task: Task, data_dir: str | None, **how: Any) -> Any:
+    """The run of the language model; ``how`` are further options of `fit`, fewer ``steps`` among them to time them."""
+    corpus, about, size = _loaded(task, data_dir), _about(task, data_dir), task.size
+    return fit(
         TextLM(**_encoder(task, corpus), n_candidates=size["candidates"]),
         corpus,
-        steps=size["lm_steps"],
         batch_size=size["lm_batch"],
         T=size["lm_window"],
         optimizer=Adam(3e-3),
         step_schedule=ExponentialDecay(0.05 ** (1 / size["lm_steps"])),
-        eval_every=max(1, size["lm_steps"] // 6),
         about=about,
-        out=folder,
-        resume=True,
-        workers=workers,
+        **{"steps": size["lm_steps"], "eval_every": eval_every(task), **how},
     )
 
 
@@ -135,15 +160,17 @@ def steps_of(job: Job) -> int:
     return recipe(job, job.task.size["train"]).steps
 
 
-def train(job: Job, on_evaluation: Any, steps: int | None = None, **where: Any) -> tuple[Any, dict[str, Any], Array]:
+def train(
+    job: Job, on_evaluation: Any, steps: int | None = None, eval_every: int | None = None, **where: Any
+) -> tuple[Any, dict[str, Any], Array]:
     """The run of a job, its test result at the best validation error, and its probabilities of the test texts.
 
-    With ``steps``, which times them, the network begins without the language model.
+    With ``steps``, which times so many and an evaluation every ``eval_every``, it begins without the language model.
     """
     corpus, task = data_of(job), job.task
     made = recipe(job, len(corpus.train))
     if steps is not None:
-        made = replace(made, steps=steps, eval_every=steps)
+        made = replace(made, steps=steps, eval_every=eval_every)
     run = fit(
         TextClassifier(**_encoder(task, corpus), n_classes=len(corpus.classes)),
         corpus,

@@ -1,7 +1,8 @@
 r"""One job: trained, or found trained; and the ensembles of trained ones.
 
-A run's folder lies under ``--runs``. Its result says all that decides it (task, setting, data, code), and is used again
-only if all of that but the code is as the job has it; the table says which code made which rows. `Known` are results
+A run's folder lies under ``--runs``. Its result has a digest of its task, its setting and what tells its data, and is
+used again if these are as the job has them. The code that made it is noted beside them and decides nothing: a result of
+older code is used again too, a line on standard error says so, and the page names all commits. `Known` are results
 without their folders, from a file that an earlier command wrote.
 """
 
@@ -9,16 +10,19 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+import minadv
 from experiments.parts import reporting
 from experiments.parts.compared import images, language, texts
 from experiments.parts.compared.plan import MATCHED, Job, Task
+from minadv.base.errors import DataError
+from minadv.training.loop import Interrupted
 from minadv.training.runs.folder import read_config
 
 KINDS = {"images": images, "language": language, "texts": texts}
@@ -26,10 +30,16 @@ RESULT, CLOCK, ANSWERS = "result.json", "seconds.json", "answers.npy"
 NAMES = ("method", "part", "strength", "weight", "lr", "seed", "longer", "member")
 
 
-def prepare(task: Task, given: dict[str, Any], workers: int) -> None:
-    """Make what all jobs of a task begin with: the language model of texts."""
+def prepare(task: Task, given: dict[str, Any], results: Iterable[dict[str, Any]]) -> None:
+    """Make what all jobs of a task begin with, the language model of texts; it must be that of the results so far."""
     if task.kind == "texts":
-        texts.prepare(task, given["root"], given["data_dir"], workers)
+        here = texts.prepare(task, given["root"], given["data_dir"])
+        same = [r for r in results if r["digest"] == task.digest]
+        if others := {str(r["began"]) for r in same if "began" in r} - {here}:
+            raise DataError(
+                f"the language model of {given['root'] / task.name} is {here[:12]}, but results that are known began "
+                f"with {', '.join(sorted(other[:12] for other in others))}: go on with its folder, or without them"
+            )
 
 
 def work(job: Job) -> dict[str, Any]:
@@ -39,7 +49,11 @@ def work(job: Job) -> dict[str, Any]:
     kind, metric = KINDS[job.task.kind], job.task.metric
     reporting.begins(job.folder)
     clock = Clock(job.folder)
-    run, tested, answers = kind.train(job, clock.tick, out=job.folder, resume=True)
+    try:
+        run, tested, answers = kind.train(job, clock.tick, out=job.folder, resume=True)
+    except Interrupted:  # it was saved where it was stopped, so that what was done since the last evaluation stays done
+        clock.tick({"step": f"interrupt {len(clock.by_step)}"})
+        raise
     clock.tick({"step": "tested"})
     best = min(run.records, key=lambda record: record[f"valid_{metric}"])
     if job.part == "final":
@@ -47,6 +61,7 @@ def work(job: Job) -> dict[str, Any]:
     result = {
         **described(job),
         "data": kind.fingerprint(job),
+        **({"began": texts.began(job)} if kind is texts else {}),
         "made": {**reporting.made(job.folder), "engine": engine_of(job.folder)},
         "valid": best[f"valid_{metric}"],
         "valid_loss": best["valid_loss"],
@@ -67,7 +82,7 @@ def engine_of(folder: Path) -> str | None:
 
 
 def described(job: Job) -> dict[str, Any]:
-    """All that decides a run but its data and the code."""
+    """The task and the setting of a run; its data and the code, which decide it as well, are noted beside them."""
     return {"task": job.task.name, "digest": job.task.digest, **{name: getattr(job, name) for name in NAMES}}
 
 
@@ -88,6 +103,9 @@ class Known:
     def __init__(self, results: Iterable[dict[str, Any]] = ()) -> None:
         self._by_job = {self._key(result): result for result in results}
 
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return iter(self._by_job.values())
+
     @staticmethod
     def _key(told: dict[str, Any]) -> tuple[Any, ...]:
         return (*(told[name] for name in (*NAMES, "digest", "data")), told.get("networks", 1))
@@ -104,7 +122,7 @@ def usable(job: Job, known: Known) -> dict[str, Any] | None:
 
     The answers of an ensemble's members are in their folders only: a member of an ensemble that is not known is run.
     """
-    needed = in_ensemble(job) and known.find(replace(job, member=0), MATCHED[job.method]) is None
+    needed = in_ensemble(job) and known.find(replace(job, member=0), job.task.times(job.method)) is None
     return None if needed else known.find(job)
 
 
@@ -113,12 +131,27 @@ def in_ensemble(job: Job) -> bool:
     return job.part == "final" and job.longer == 1 and job.task.matched and job.method in MATCHED
 
 
+def other_code(results: Iterable[Mapping[str, Any]]) -> str | None:
+    """A line about final results that were made by other code than what will run now; None where there is none."""
+    now = reporting.at_commit({"minadv": minadv.__version__, **reporting.commit()})
+    commits = [reporting.at_commit(r["made"]) for r in results if r["part"] == "final" and "made" in r]
+    others = [commit for commit in commits if commit != now]
+    if not others:
+        return None
+    made = ", ".join(sorted(set(others)))
+    return f"{len(others)} results that are known were made at {made}; what is left runs at {now}"
+
+
 class Clock:
-    """The core seconds of a run, kept beside it by step, so that a run that is killed and resumed has them as well."""
+    """The core seconds of a run, kept beside it by step, so that a run that is killed and resumed has them as well.
+
+    It begins at nothing where the run's folder is not there: that run was deleted.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.path = folder.with_name(f"{folder.name}-{CLOCK}")
-        self.by_step: dict[str, float] = json.loads(self.path.read_text()) if self.path.exists() else {}
+        noted = folder.exists() and self.path.exists()
+        self.by_step: dict[str, float] = json.loads(self.path.read_text()) if noted else {}
         self.before = time.process_time()
 
     def tick(self, record: dict[str, Any]) -> None:
@@ -139,7 +172,7 @@ def ensembles(jobs: Sequence[Job], known: Known) -> list[dict[str, Any]]:
     for job in jobs:
         if job.member or not in_ensemble(job):
             continue
-        members = [replace(job, member=member) for member in range(MATCHED[job.method])]
+        members = [replace(job, member=member) for member in range(job.task.times(job.method))]
         if (earlier := known.find(job, len(members))) is not None:
             made.append(earlier)
         elif None not in (results := [found_result(member) for member in members]):
@@ -152,7 +185,7 @@ def _ensemble(members: Sequence[Job], results: Sequence[dict[str, Any]]) -> dict
     first = members[0]
     answers = np.mean([np.load(member.folder / ANSWERS) for member in members], axis=0)
     return {
-        **{name: results[0][name] for name in (*described(first), "data", "made")},
+        **{name: results[0][name] for name in (*described(first), "data", "began", "made") if name in results[0]},
         "networks": len(members),
         "test": KINDS[first.task.kind].error_of(answers, first),
         "steps": sum(result["steps"] for result in results),
@@ -164,23 +197,3 @@ def _save(path: Path, array: Any) -> None:
     temporary = path.with_suffix(".tmp.npy")
     np.save(temporary, array)
     temporary.replace(path)
-
-
-def measure(job: Job) -> dict[str, Any]:
-    """The core seconds of a step of a job, and of all that is not a step, in this process; nothing is kept."""
-    kind = KINDS[job.task.kind]
-
-    def took(steps: int) -> float:
-        started = time.process_time()
-        kind.train(job, None, steps=steps)
-        return time.process_time() - started
-
-    whole = kind.steps_of(job)
-
-    took(1)  # compiled code and buffers
-    few, many = 2, 22
-    short = took(few)
-    while (long := took(many)) < short + 1 and many < whole:  # all that is not a step varies by tenths of a second
-        many *= 2
-    step = max(1e-6, (long - short) / (many - few))
-    return {"method": job.method, "steps": whole, "step": step, "rest": short}
