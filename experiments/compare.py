@@ -24,7 +24,7 @@ from experiments.parts.compared.choice import best_rate, best_setting
 from experiments.parts.compared.estimate import estimate
 from experiments.parts.compared.plan import SEARCHES, SUMS, TASKS, Job, Task
 from experiments.parts.compared.texts import baselines
-from experiments.parts.compared.work import Known, ensembles, found_result, other_code, prepare, usable, work
+from experiments.parts.compared.work import Known, done_before, ensembles, other_code, prepare, usable, work
 from minadv.base.errors import DataError
 from minadv.commands.numbers import positive
 from minadv.commands.parsing import Parser
@@ -78,7 +78,7 @@ def compare(task: Task, given: dict[str, Any], workers: int, known: Known) -> li
     """All results of a task: those that choose, those that are reported, and the ensembles; known ones are not run."""
 
     def done(jobs: Sequence[Job], what: str) -> list[dict[str, Any]]:
-        earlier = [usable(job, known) or found_result(job) for job in jobs]
+        earlier = [done_before(job, usable(job, known)) for job in jobs]
         left = [job for job, result in zip(jobs, earlier, strict=True) if result is None]
         if left:
             found = [result for result in earlier if result is not None]
@@ -125,7 +125,7 @@ def so_far(task: Task, given: dict[str, Any], known: Known) -> list[dict[str, An
     """The results of all runs that are done, here or by ``known``; what they choose is known only when all of it is."""
 
     def done(jobs: Sequence[Job]) -> list[dict[str, Any]]:
-        found = [known.find(job) or found_result(job) for job in jobs]
+        found = [done_before(job, known.find(job)) for job in jobs]
         return [result for result in found if result is not None]
 
     rated = done(rates := plan.rates(task, given))

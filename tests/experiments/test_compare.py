@@ -24,6 +24,7 @@ from experiments.parts.compared.work import Known, ensembles, found_result, work
 from experiments.parts.naive_bayes import counts
 from minadv.regularizers import FD, VD, AdD, Plain, RDrop
 from minadv.tasks.unlabelled import uses_unlabelled
+from minadv.training.runs.folder import read_config
 from tests.support.comparisons import REVIEWS, TINY, WORDS, given
 
 
@@ -197,6 +198,7 @@ def test_a_comparison_of_texts_begins_with_one_language_model(tmp_path: Path, mo
     assert all(len(errors) == 2 for errors in data["facts"]["baselines"].values())
     (began,) = {r["began"] for r in data["results"]}
     assert began == texts.prepare(REVIEWS, tmp_path / "runs", None)
+    assert read_config(tmp_path / "runs" / "reviews" / "lm" / "all")["workers"] == 2  # whatever --workers says
     monkeypatch.setattr(texts, "train", lambda *a, **k: pytest.fail("trained again"))
     monkeypatch.setattr(texts, "pretrain", lambda *a, **k: pytest.fail("trained for no run that is left"))
     compare.main(command)

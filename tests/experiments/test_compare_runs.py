@@ -17,7 +17,16 @@ from experiments.parts import reporting
 from experiments.parts.compared import images, plan, report, texts
 from experiments.parts.compared.plan import MATCHED, Job
 from experiments.parts.compared.rows import row_of, rows_of
-from experiments.parts.compared.work import Clock, Known, described, ensembles, found_result, other_code, work
+from experiments.parts.compared.work import (
+    Clock,
+    Known,
+    described,
+    done_before,
+    ensembles,
+    found_result,
+    other_code,
+    work,
+)
 from minadv.training.loop import Interrupted
 from tests.support.comparisons import REVIEWS, TINY, given
 
@@ -104,6 +113,15 @@ def test_fewer_seeds_than_are_written_are_refused(
         file.unlink()
     reporting.write_results(unfinished, {"facts": {}, "results": held})
     assert f"holds {len(held)} results, and 0 would replace them" in refused("--so-far")  # no learning rate is known
+
+
+def test_a_folder_names_the_maker_that_an_older_file_does_not(tmp_path: Path) -> None:
+    job = Job(replace(TINY, epochs=1), "none", 0.0, 0.0, 1e-2, 1000, "rates", **given(tmp_path))
+    made = work(job)
+    old = {name: value for name, value in made.items() if name != "made"}
+    assert done_before(job, old) == done_before(job, None) == made
+    assert done_before(job, {**made, "made": {}})["made"] == {}  # type: ignore[index]
+    assert done_before(replace(job, seed=1001), old) == old
 
 
 def test_known_results_of_other_code_are_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,18 +45,16 @@ def unchanged(data: Data) -> list[str]:
 
     Both begin alike where the learning rate is constant until late, and the first least validation result is taken.
     """
-    rows, said_of = reported(data), []
+    rows, lines = reported(data), []
     for row, by_seed in rows.items():
         method = row.partition(",")[0]
         if row == method or "longer" not in row:
             continue
         same = [seed for seed, r in by_seed.items() if (one := rows[method].get(seed)) and _network(one) == _network(r)]
         if same:
-            said_of.append(
-                f"For {len(same)} of {len(by_seed)} seeds {row} reports the very network of {method}: no evaluation "
-                "after it was better."
-            )
-    return said_of
+            share = f"For {len(same)} of {len(by_seed)} seeds"
+            lines.append(f"{share} {row} reports the very network of {method}: no later evaluation was better.")
+    return lines
 
 
 def _network(result: Result) -> list[Any]:
@@ -76,8 +74,8 @@ def edges(data: Data) -> str:
         most = [max(values) for values in zip(*settings, strict=True)]
         if one["weight"] == most[1] > 0 or one["strength"] == most[0]:
             ends.append(method)
-    named = ", ".join(ends) or "no method"
-    strongest = f"The setting chosen is the strongest that was tried, in weight or in strength, for {named}."
+    listed = ", ".join(ends) or "no method"
+    strongest = f"The setting chosen is the strongest that was tried, in weight or in strength, for {listed}."
     return f"{strongest}{_rate_at_the_edge(data)}"
 
 

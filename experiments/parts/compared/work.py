@@ -126,6 +126,11 @@ def usable(job: Job, known: Known) -> dict[str, Any] | None:
     return None if needed else known.find(job)
 
 
+def done_before(job: Job, known: dict[str, Any] | None) -> dict[str, Any] | None:
+    """The known result of a job, or that of its folder, which also names the maker where an older file does not."""
+    return known if known is not None and "made" in known else found_result(job) or known
+
+
 def in_ensemble(job: Job) -> bool:
     """Whether a job's network is one of an ensemble's."""
     return job.part == "final" and job.longer == 1 and job.task.matched and job.method in MATCHED
