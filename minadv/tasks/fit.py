@@ -149,6 +149,8 @@ def plan(
     expect_regularizer(regularizer)
     expect_out(out)
     expect_how(epochs=epochs, seed=seed, resume=resume, about=about)
+    if resume and out is None:
+        raise ValueError("resume is True and out is None: give out, the folder of the run to go on with")
     family, about = of_model(model), dict(about or {})
     begun: dict[str, Any] = {}  # the configuration with which the run to resume was begun, as it is written now
     if out is not None and resume and (Path(out) / folder.CONFIG).exists():
