@@ -56,7 +56,7 @@ class VD(Regularizer):
     passes = 1
 
     def __post_init__(self) -> None:
-        expect_fields(self, only=("p",))
+        expect_fields(self)
         masks.expect_scale(self.scale, self.p)
 
     def term(self, on: Setting) -> Term:
@@ -80,9 +80,9 @@ class EL(Regularizer):
     sites: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        expect_fields(self, only=("p", "samples", "stop_base", "share_noise"))
-        masks.expect_scale(self.scale, self.p)
         distances.by_name(self.distance)
+        expect_fields(self)
+        masks.expect_scale(self.scale, self.p)
 
     def term(self, on: Setting) -> Term:
         noise = on.second_noise(self.share_noise)
@@ -115,9 +115,9 @@ class FD(Regularizer):
     double: bool = True
 
     def __post_init__(self) -> None:
-        expect_fields(self, only=("p", "share_noise", "double"))
-        masks.expect_scale(self.scale, self.p)
         distances.by_name(self.distance)
+        expect_fields(self)
+        masks.expect_scale(self.scale, self.p)
 
     def term(self, on: Setting) -> Term:
         m1, m2 = (on.random_masks(self.p, self.sites, self.scale) for _ in range(2))
@@ -184,10 +184,12 @@ class AdD(Regularizer):
 
     def __post_init__(self) -> None:
         expect_search(self.search)
-        expect_fields(self, only=("p", "stop_base", "share_noise"))
-        if self.delta is not None and self.budgets is not None:
-            raise ValueError(f"delta is {self.delta} and budgets is {self.budgets}: give one of the two")
         distances.by_name(self.distance)
+        expect_fields(self)
+        if {} in (self.delta, self.budgets) or None not in (self.delta, self.budgets):
+            raise ValueError(
+                f"delta is {self.delta} and budgets is {self.budgets}: give one of the two, and no empty one"
+            )
         masks.expect_scale(self.scale, self.p)
 
     def expect_budgets(self, model: Any) -> dict[str, int]:

@@ -3,6 +3,7 @@
 Values and gradients are held to losses written out in `gradients/test_regularizers.py`.
 """
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -271,6 +272,33 @@ def test_one_example(rng, put):
     assert isinstance(batch, Batch)
     for regularizer in EVERY.values():
         assert watch(regularizer, (model, params, batch), likelihood=1.0)[0].value.shape == (1,)
+
+
+SHARE, FLIPS = "a share of the units from 0 to 1", "a whole number of at least 1"
+
+
+@pytest.mark.parametrize(
+    ("kind", "option", "says"),
+    [
+        *(
+            (AdD, {"delta": value}, f"delta is .*, expected {SHARE} or a table")
+            for value in (math.nan, -1, "x", object())
+        ),
+        (AdD, {"delta": {"layer0": 2}}, f"delta.layer0 is 2, expected {SHARE}"),
+        (AdD, {"budgets": 1.5}, f"budgets is 1.5, expected {FLIPS} or a table of values by name, or None"),
+        (AdD, {"budgets": {"layer0": "x"}}, f"budgets.layer0 is 'x', expected {FLIPS}"),
+        (AdD, {"delta": {}}, "delta is {} and budgets is None: give one of the two, and no empty one"),
+        (AdD, {"budgets": {}}, "delta is None and budgets is {}: give one of the two, and no empty one"),
+        *((kind, {"sites": "x"}, "sites is 'x', expected a list, or None") for kind in (VD, EL, FD, AdD)),
+        (VD, {"sites": (1,)}, r"sites\[0\] is 1, expected a text"),
+        *((EL, {"lam": value}, "lam is .*, expected an array, or None") for value in ("x", math.nan, object())),
+        (VD, {"scale": np.arange(3)}, r"scale is array\(\[0, 1, 2\]\), expected one of 'none', 'inverted', 'kept'"),
+        (FD, {"distance": np.zeros((9, 2))}, r"distance is array\(.*\.\.\., expected one of 'js', 'kl'"),
+    ],
+)
+def test_what_is_wrong_whatever_the_model_is_said_at_once(kind, option, says):
+    with pytest.raises(ValueError, match=f"^{says}"):
+        kind(**option)
 
 
 def test_a_sum_takes_a_tuple():

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from minadv.backend import Array, namespace
+from minadv.base.schema import shown_as
 
 
 def shape_text(shape: Iterable[int | str]) -> str:
@@ -42,8 +43,8 @@ def expect_floating(name: str, array: Array, like: Array | None = None, like_nam
 def expect_choice(name: str, value: Any, choices: Iterable[str]) -> None:
     """Raise ValueError unless the value is one of the choices."""
     allowed = list(choices)
-    if value not in allowed:
-        raise ValueError(f"{name} is {value!r}, expected one of {', '.join(map(repr, allowed))}")
+    if not isinstance(value, str) or value not in allowed:
+        raise ValueError(f"{name} is {shown_as(value)}, expected one of {', '.join(map(repr, allowed))}")
 
 
 def expect_generator(rng: Any) -> None:

@@ -56,7 +56,7 @@ def expect_type(name: str, value: Any, hint: Any) -> None:
     wrong = mismatch(name, value, hint)
     if wrong is not None:
         where, given, expected = wrong
-        raise ValueError(f"{where} is {_shown(given)}, expected {expected}")
+        raise ValueError(f"{where} is {shown_as(given)}, expected {expected}")
 
 
 def mismatch(name: str, value: Any, hint: Any) -> tuple[str, Any, str] | None:
@@ -68,7 +68,7 @@ def mismatch(name: str, value: Any, hint: Any) -> tuple[str, Any, str] | None:
     if origin in (Union, types.UnionType):
         return _of_union(name, value, arguments)
     if origin is Literal:
-        fits = any(value == choice and type(value) is type(choice) for choice in arguments)
+        fits = any(type(value) is type(choice) and value == choice for choice in arguments)
         return None if fits else (name, value, f"one of {', '.join(map(repr, arguments))}")
     if origin in (tuple, list):
         if not isinstance(value, tuple | list):
@@ -133,6 +133,8 @@ def _called(hint: Any) -> str:
         return f"one of {', '.join(map(repr, arguments))}"
     if origin in (tuple, list):
         return "a list"
+    if origin is np.ndarray:
+        return "an array"
     if is_typeddict(hint) or origin in (dict, Mapping):
         return "a table of values by name"
     if origin is Callable:
@@ -140,9 +142,9 @@ def _called(hint: Any) -> str:
     return _NAMES.get(hint, f"a {getattr(hint, '__name__', hint)}")
 
 
-def _shown(value: Any) -> str:
+def shown_as(value: Any) -> str:
     """A value in an error: its beginning, if it is long."""
     if isinstance(value, int) and value.bit_length() > 1000:  # Python refuses to write very long numbers out
         return f"a whole number of {value.bit_length()} bits"
-    shown = repr(value)
+    shown = repr(value).replace("\n", "")  # of an array
     return shown if len(shown) <= 80 else f"{shown[:77]}..."

@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from minadv.base.errors import DataError
-from minadv.data.files import Readable
+from minadv.data.files import UNPACKED, Readable
 
-MEMBER = 2**28  # bytes; the largest member of IMDB's archive, which is no document, has 41 million
+MEMBER = UNPACKED  # the largest member of IMDB's archive, which is no document, has 41 million
 WHOLE = 2**33  # bytes of all members together
 MEMBERS = 10**6  # IMDB's archive has 100,000
 BETWEEN = 2**24  # bytes of headers, padding and the like before a member

@@ -1,7 +1,8 @@
 r"""The content of files, plain or compressed by gzip, and the text of those that hold UTF-8.
 
-Files are read in pieces, and no further than `LIMIT`: a few bytes of gzip can stand for more than any memory holds, and
-a device such as ``/dev/zero`` has no end. The same limit holds for all arrays of a .npz file together.
+Files are read in pieces, and no further than `LIMIT`: a device such as ``/dev/zero`` has no end. The same limit holds
+for all arrays of a .npz file together. A few bytes of gzip can stand for more than any memory holds: of them no more
+than `UNPACKED` is made.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from minadv.base.errors import DataError
 
 _GZIP = b"\x1f\x8b"
 _PIECE = 2**20
-LIMIT = 2**31  # bytes of one file, unpacked
+LIMIT = 2**31  # bytes of one file
+UNPACKED = 2**28  # bytes of one file that was compressed
 
 
 class Readable(Protocol):
@@ -44,7 +46,7 @@ def content(path: Path) -> bytes:
             begins = file.peek(4)[:4]  # a pipe cannot go back to its beginning
             if begins.startswith(_GZIP):
                 with gzip.open(file) as unpacked:
-                    return bounded(unpacked, path)
+                    return bounded(unpacked, path, UNPACKED)
             if path.suffix == ".gz":
                 raise DataError(f"{path} is not a gzip file: it begins with {begins!r}, expected {_GZIP!r}")
             return bounded(file, path)
@@ -54,13 +56,14 @@ def content(path: Path) -> bytes:
         raise DataError(f"cannot read {path}: {error.strerror or error}") from error
 
 
-def bounded(file: Readable, where: str | Path) -> bytes:
-    """All bytes of an open file, read in pieces; raises DataError if there are more than `LIMIT`."""
-    held = bytearray()
+def bounded(file: Readable, where: str | Path, most: int | None = None) -> bytes:
+    """All bytes of an open file, read in pieces; raises DataError if there are more than ``most``, or else `LIMIT`."""
+    held, limit = bytearray(), most or LIMIT
     while piece := file.read(_PIECE):
         held += piece
-        if len(held) > LIMIT:
-            raise DataError(f"{where} holds more than {LIMIT >> 20:,} MiB, unpacked: expected no more")
+        if len(held) > limit:
+            remedy = ": unpack it first if it is meant to be so large" if most else ", expected no more"
+            raise DataError(f"{where} holds more than {limit >> 20:,} MiB{', unpacked' if most else ''}{remedy}")
     return bytes(held)
 
 

@@ -103,6 +103,8 @@ def by_numba() -> tuple[Steps | None, str]:
     except metadata.PackageNotFoundError:
         return None, 'pip install "minadv[fast]" compiles the LSTM\'s steps'
     try:
+        if compiling.switched_off():
+            return None, f"the compilation of Numba {installed} is switched off (NUMBA_DISABLE_JIT)"
         compiling.keep_where_one_may_write()
         with compiling.announced():
             from minadv.fast import numba_steps

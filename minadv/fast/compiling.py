@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import stat
 import tempfile
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,7 @@ from typing import Any
 from minadv.base.notices import say_once
 
 COMPILING = "Numba compiles the LSTM's steps, once after an installation; it takes a minute or less"
+SWITCHED_OFF = "Numba's compilation is switched off (NUMBA_DISABLE_JIT): NumPy computes all, more slowly"
 
 
 @contextmanager
@@ -34,6 +36,22 @@ def announced() -> Iterator[None]:
 
     with event.install_listener("numba:compile", Announce()):
         yield
+
+
+def switched_off() -> bool:
+    """Whether Numba runs what it should compile as Python, and then it is not used; a line says so.
+
+    What Numba warns of when it is first imported, a variable that it cannot read say, is cut to its first line.
+    """
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        import numba
+    for one in found:
+        warnings.warn(str(one.message).splitlines()[0], one.category, stacklevel=2)
+    settings: Any = numba.config  # whose types differ from version to version
+    if settings.DISABLE_JIT:
+        say_once(SWITCHED_OFF)
+    return bool(settings.DISABLE_JIT)
 
 
 def keep_where_one_may_write() -> None:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from minadv import fast
 from minadv.backend import Array
 from minadv.base.checks import expect_choice
-from minadv.base.schema import expect_fields
+from minadv.base.schema import expect_fields, expect_type
 from minadv.fast import CELLS as CELLS
 from minadv.fast import ENGINES as ENGINES
 from minadv.fast import Engine, Workspace
@@ -43,6 +43,7 @@ class Buffered:
 
     def __post_init__(self) -> None:
         expect_fields(self)
+        expect_type("buffers", self.buffers, Workspace | None)
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()

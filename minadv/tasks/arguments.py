@@ -2,13 +2,15 @@ r"""What `fit` is given, looked at before any work is done: mistakes that are ea
 
 from __future__ import annotations
 
+import inspect
+import os
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
 from minadv.base.numbers import Epochs, Few, Seed
-from minadv.base.schema import expect_type
+from minadv.base.schema import expect_type, shown_as
 from minadv.models.stack import Buffered
 from minadv.regularizers import Regularizer
 from minadv.tasks.family import Family
@@ -34,8 +36,23 @@ HOW: dict[str, Any] = {
 def expect_how(**given: Any) -> None:
     """Raise ValueError unless these arguments of `fit` have their types and ranges."""
     for name, value in given.items():
-        if name in HOW:
-            expect_type(name, value, HOW[name])
+        if name not in HOW:
+            continue
+        expect_type(name, value, HOW[name])
+        if name.startswith("on_") and value is not None and not _takes_one(value):
+            raise TypeError(f"{name} is {shown_as(value)}, expected a function that can be called with one argument")
+
+
+def _takes_one(function: Callable[..., Any]) -> bool:
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # of a function that does not tell
+        return True
+    try:
+        signature.bind(None)
+    except TypeError:
+        return False
+    return True
 
 
 def expect_model(model: Any) -> None:
@@ -70,6 +87,12 @@ def expect_out(out: Any) -> None:
     """Raise TypeError unless this may name a folder."""
     if not isinstance(out, str | Path | None):
         raise TypeError(f"out is {out!r}, expected the name of the folder to write, or None")
+
+
+def expect_run(run: Any) -> None:
+    """Raise TypeError unless this may name the folder of a run."""
+    if not isinstance(run, str | os.PathLike):
+        raise TypeError(f"run is {shown_as(run)}, expected the name of a run's folder")
 
 
 def expect_options(options: dict[str, Any], family: Family, model: Any) -> None:

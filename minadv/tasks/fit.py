@@ -24,7 +24,7 @@ from minadv.tasks import config as configs
 from minadv.tasks.arguments import expect_how, expect_model, expect_options, expect_out, expect_regularizer
 from minadv.tasks.config import describe, describe_own, describe_recipe
 from minadv.tasks.family import Family, of_model
-from minadv.tasks.needs import Needs, needs_of
+from minadv.tasks.needs import Needs, expect_length, needs_of
 from minadv.tasks.recipes import choose_recipe
 from minadv.tasks.run import Run, opened
 from minadv.tasks.schema import expect_settings, precision, read_config
@@ -149,20 +149,23 @@ def plan(
     expect_regularizer(regularizer)
     expect_out(out)
     expect_how(epochs=epochs, seed=seed, resume=resume, about=about)
+    if resume and out is None:
+        raise ValueError("resume is True and out is None: give out, the folder of the run to go on with")
     family, about = of_model(model), dict(about or {})
     begun: dict[str, Any] = {}  # the configuration with which the run to resume was begun, as it is written now
     if out is not None and resume and (Path(out) / folder.CONFIG).exists():
         begun = configs.today(read_config(Path(out)))
     if isinstance(model, Buffered) and model.engine in (None, "fast"):
         model = replace(model, engine=_engine(model.engine, begun.get("model", {}).get("engine")))
+    chosen = device if isinstance(device, Device) else choose_device(device)
     if family.accept is not None:
+        expect_length(model, data, chosen, parted=None in (options.get("valid"), options.get("test")))
         data = family.accept(data, **{name: options.pop(name) for name in ("valid", "test") if name in options})
     if not isinstance(data, family.data):
         name = f"{family.data.__module__}.{family.data.__name__}"
         arrays = "" if family.accept is None else "arrays (x, y), or "
         raise TypeError(f"data is a {type(data).__name__}, expected {arrays}a {name} for a {type(model).__name__}")
     expect_options(options, family, model)
-    chosen = device if isinstance(device, Device) else choose_device(device)
     defaults = {**family.defaults(data), **{name: begun[name] for name in ("draws",) if name in begun}}
     settings = {name: options.pop(name, default) for name, default in defaults.items() if name in family.settings}
     first = family.begins_with

@@ -60,6 +60,26 @@ def needs_of(task: Any, recipe: Recipe, dtype: str, device: Device) -> Needs | N
     return needs
 
 
+def expect_length(model: Any, data: Any, device: Device, *, parted: bool) -> None:
+    """Raise ValueError, which names the length, if arrays (x, y) surely need more memory than there is.
+
+    That is what a pass over one sequence keeps, there and back, and a copy of x where it is ``parted``. Only shapes are
+    looked at: to read the numbers may take longer than anyone waits.
+    """
+    x: Any = getattr(data, "x", data[0] if isinstance(data, tuple) and data else None)
+    shapes = [one.shape for one in (x if isinstance(x, list) else [x]) if hasattr(one, "shape")]
+    n, steps = len(shapes), max((shape[0] for shape in shapes if shape), default=0)  # of a list of sequences (T, I)
+    if hasattr(x, "shape") and len(x.shape) > 1:
+        n, steps = x.shape[:2]
+    rows = n * getattr(model, "n_in", 1) if parted else 0
+    needed = 4 * steps * (rows + 2 * getattr(model, "n_kept", 0))
+    there = _available(device)
+    if there is not None and needed > SURE * there:
+        sizes = f"{n:,} sequences of up to {steps:,} steps"
+        said = f"{in_words(needed)} of memory, even one at a time, and {in_words(there)} are available"
+        raise ValueError(f"x holds {sizes}, which need {said}: give shorter ones" + (", or fewer" if rows else ""))
+
+
 def expect_loadable(model: Any, recipe: Recipe, dtype: str) -> None:
     """Raise ValueError, which names the size to lower, unless there is memory for opening a run."""
     _expect_memory(of_loading(model, recipe, dtype), model, None)

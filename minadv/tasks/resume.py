@@ -15,6 +15,7 @@ from typing import Any
 from minadv.backend import Device, DeviceName, choose_device
 from minadv.regularizers import Regularizer
 from minadv.tasks import config as configs
+from minadv.tasks.arguments import expect_run
 from minadv.tasks.config import build, build_recipe, given_or_built
 from minadv.tasks.family import of_kind
 from minadv.tasks.fit import Plan, make_task
@@ -58,6 +59,7 @@ def plan_resumed(
     regularizer: Regularizer | None = None,
 ) -> Plan:
     """The run that `resume` will train; raises for anything that is wrong with it."""
+    expect_run(run)
     path = Path(run)
     config = read_config(path)
     family = of_kind(kind_of(config), path)

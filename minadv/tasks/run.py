@@ -25,6 +25,7 @@ from minadv.backend import Array, Device, DeviceName, choose_device, to_device, 
 from minadv.base.pulse import doing
 from minadv.base.trees import leaves
 from minadv.data.vocabulary import Vocabulary
+from minadv.tasks.arguments import expect_run
 from minadv.tasks.config import build_recipe, given_or_built
 from minadv.tasks.family import Family, of_kind
 from minadv.tasks.needs import expect_loadable
@@ -130,6 +131,7 @@ def load(run: str | Path, data: Any = None, *, model: Any = None) -> Run:
 
     ``model`` is for a run with a model of one's own that is not registered (`minadv.register`): no run holds it.
     """
+    expect_run(run)
     path = Path(run)
     config = read_config(path)
     family, recipe = of_kind(kind_of(config), path), build_recipe(config["recipe"])

@@ -31,6 +31,7 @@ from minadv.training.parallel.workers import OneWorker, Workers
 from minadv.training.progress import Progress
 from minadv.training.recipe import Recipe as Recipe
 from minadv.training.runs import checkpoints, log
+from minadv.training.runs.sound import expect_state
 from minadv.training.task import Task
 from minadv.training.update import updated
 
@@ -59,6 +60,11 @@ class State:
     best_step: int
     stale: int  # evaluations since the best
     tally: tuple[float, float, int, int]  # since the last evaluation: sums of NLL and regularizer, steps, zero maps
+
+
+def newest(run: Path) -> Path | None:
+    """The newest sound checkpoint of a run whose state can be believed (`minadv.training.runs.sound`)."""
+    return checkpoints.latest(run, expect_state)
 
 
 def read_state(saved: Path, like: State) -> State:
@@ -180,7 +186,7 @@ def train(
     workers = OneWorker(task) if workers is None else workers
     state = start(task, recipe)
     records: list[dict[str, Any]] = []
-    saved = workers.agree(lambda: checkpoints.latest(run) if run is not None else None)
+    saved = workers.agree(lambda: newest(run) if run is not None else None)
     if saved is not None and run is not None:
         state = _to_place_of(read_state(saved, state), state)
     if run is not None:
@@ -248,7 +254,7 @@ def train(
                 if stopped:
                     break
     except TrainingError as error:
-        good = checkpoints.latest(run) if run is not None else None
+        good = newest(run) if run is not None else None
         raise type(error)(
             f"{losses.said(recipe, state.params)}{error}; the last good checkpoint is {good or 'none'}"
         ) from error

@@ -1,5 +1,7 @@
 """The vocabulary: words by frequency, one <eos> a line, <unk> or a clear error for the others."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -43,6 +45,28 @@ def test_encoding(lines: list[str], min_count: int) -> None:
     np.testing.assert_array_equal(np.bincount(ids, minlength=len(words)), words.counts)
     assert list(words.counts) == sorted(words.counts, reverse=True)
     assert [words.index[word] for word in words.words] == list(range(len(words)))
+
+
+def test_a_long_line_is_read_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    long = [" a b\tc " * 5 + "d", "", "a b c"]
+    words = count_words(long)
+    ids = encode_lines(words, long)
+    for piece in (1, 3, 15, 16):
+        monkeypatch.setattr("minadv.data.language.lines.PIECE", piece)
+        again = count_words(long)
+        assert (again.words, again.counts.tolist()) == (words.words, words.counts.tolist())
+        np.testing.assert_array_equal(encode_lines(words, long), ids)
+
+
+def test_a_long_line_takes_little_more_memory_than_its_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("minadv.data.language.lines.PIECE", 10**5)
+    line = [" a" * 500_000]
+    tracemalloc.start()
+    try:
+        encode_lines(count_words(line), line)
+        assert tracemalloc.get_traced_memory()[1] < 8 * 2**20  # in one piece 14
+    finally:
+        tracemalloc.stop()
 
 
 def test_words_that_the_training_text_lacks() -> None:

@@ -74,6 +74,23 @@ def test_the_folder_where_no_other_can_be_written(tmp_path: Path, monkeypatch: p
     assert Path(numba.config.CACHE_DIR).parent == tmp_path
 
 
+@pytest.mark.parametrize(
+    ("variable", "value", "says"),
+    [
+        ("NUMBA_DISABLE_JIT", "1", f"minadv: {compiling.SWITCHED_OFF}"),
+        ("NUMBA_NUM_THREADS", "abc", "minadv: warning: Environment variable 'NUMBA_NUM_THREADS' is defined but"),
+    ],
+)
+def test_numbas_own_variables_are_one_line(variable: str, value: str, says: str) -> None:
+    command = [sys.executable, "-m", "minadv", "doctor", "--device", "cpu"]
+    done = subprocess.run(command, env={**os.environ, variable: value}, capture_output=True, text=True, check=True)
+    [line] = [line for line in done.stderr.splitlines() if compiling.COMPILING not in line]
+    assert line.startswith(says)
+    off = variable == "NUMBA_DISABLE_JIT"
+    assert ("compiled nothing is compiled" in done.stdout) == off
+    assert (f"is switched off ({variable})" in done.stdout) == off
+
+
 KEPT = """
 import sys
 sys.path.insert(0, sys.argv[1])

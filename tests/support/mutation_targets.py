@@ -147,6 +147,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "training/runs/folder.py": ("training/test_folder.py",),
     "training/runs/log.py": ("training/test_log.py",),
     "training/runs/packing.py": ("training/test_packing.py", "training/test_checkpoints.py"),
+    "training/runs/sound.py": ("training/test_sound.py",),
     "training/schedules.py": ("training/test_schedules.py",),
     "training/task.py": (
         "training/test_inference.py::test_how_many_readers",

@@ -12,6 +12,8 @@ from minadv.cli import build_parser
 from minadv.data.images import Images
 from minadv.models.classifier import Classifier
 from minadv.regularizers import AdD
+from minadv.searches import Greedy, Relax, Reselect
+from minadv.tasks.arguments import expect_how
 from minadv.tasks.family import of_kind, of_task
 from minadv.tasks.recipes import choose_recipe
 from minadv.training.clip import Clip
@@ -52,6 +54,7 @@ SENTENCES: list[tuple[dict[str, Any], str]] = [
     ({"lr_schedule": "cosine"}, r"lr_schedule is 'cosine', expected a record such as RampDown"),
     ({"weight_schedule": 10}, r"weight_schedule is 10, expected a record such as RampUp"),
     ({"out": 3}, "out is 3, expected the name of the folder to write, or None"),
+    ({"on_step": lambda: 0}, "on_step is <function .*, expected a function that can be called with one argument"),
     ({"rng": 0}, "rng is 0: fit draws its random numbers from a seed, give seed=0 instead"),
     ({"dropout": 0.5}, r"dropout: expected settings of a Classifier \(batch_size, track\), lr, or fields of a Recipe"),
     ({"model": Classifier}, r"model is the class Classifier, expected a model: Classifier\(...\)"),
@@ -120,3 +123,37 @@ def test_the_learning_rate_of_a_run() -> None:
     one, two = (minadv.fit(MODEL, DATA, steps=1, lr=lr, clip=None, progress=False).last.V for lr in (0.01, 0.02))
     start = minadv.fit(MODEL, DATA, steps=1, lr=1e-30, progress=False).last.V
     np.testing.assert_allclose(two - start, 2 * (one - start), rtol=1e-3)
+
+
+def test_a_run_to_go_on_with_is_named() -> None:
+    with pytest.raises(ValueError, match=r"^resume is True and out is None: give out, the folder of the run"):
+        minadv.fit(MODEL, DATA, steps=1, resume=True)
+
+
+@pytest.mark.parametrize("run", [None, 3, []])
+def test_a_run_has_a_name(run: Any) -> None:
+    for door in (minadv.load, minadv.resume):
+        with pytest.raises(TypeError, match=r"^run is .*, expected the name of a run's folder$"):
+            door(run)
+
+
+def test_what_can_be_called_with_one_argument() -> None:
+    expect_how(on_step=print, on_evaluation=[].append, on_checkpoint=lambda *several: 0, on_step_time=lambda a, b: 0)
+    expect_how(on_step=dict)  # which does not tell its arguments
+    with pytest.raises(TypeError, match=r"^on_checkpoint is <function"):
+        expect_how(on_checkpoint=lambda a, b: 0)
+
+
+@pytest.mark.parametrize("name", ["readout", "steps", "leak", "engine", "cell", "buffers"])
+def test_an_array_is_no_choice(name: str) -> None:
+    given: dict[str, Any] = {name: np.arange(3)}
+    with pytest.raises(ValueError, match=rf"^{name} is array\(\[0, 1, 2\]\), expected"):
+        Classifier(3, 5, 3, **given)
+
+
+@pytest.mark.parametrize("search", [Greedy, Reselect, Relax])
+def test_an_array_is_no_choice_of_a_search(search: Any) -> None:
+    for field in dataclasses.fields(search):
+        if isinstance(field.default, str) or field.name in ("norm", "variant"):
+            with pytest.raises(ValueError, match=rf"^{field.name} is array\(\[0, 1, 2\]\), expected one of"):
+                search(**{field.name: np.arange(3)})

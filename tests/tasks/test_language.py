@@ -256,6 +256,7 @@ def test_the_load_of_a_step(put: Any) -> None:
             r"train is too short: it has 360 tokens, expected at least 361, .* batch_size \(--batch\)",
         ),
         ({"bptt": 0}, "length of a window is 0"),
+        ({"bptt": 10**9}, "bptt is 1,000,000,000, expected at most"),
         ({"seed": -1}, "seed is -1"),
         ({"regularizer": AdD(budgets=7)}, "budgets of layer0 is 7, expected a number of flips from 1 to H = 6"),
         ({"regularizer": AdD(delta=0.1)}, "delta is 0.1, which allows no flip among H = 6 units"),

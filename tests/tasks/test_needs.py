@@ -110,6 +110,30 @@ def test_the_size_to_lower(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None
     plan(small, images(100), batch_size=60, steps=1)
 
 
+class Unread(np.ndarray):
+    """An array whose numbers are not to be read."""
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        raise AssertionError(f"{func} reads x")
+
+    def __array_ufunc__(self, *args: Any, **kwargs: Any) -> Any:
+        raise AssertionError(f"{args} reads x")
+
+
+@pytest.mark.parametrize("form", ["array", "rows", "list"])
+def test_sequences_too_long_for_any_machine_are_refused_unread(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "available_memory", lambda: 2**34)
+    x: Any = np.broadcast_to(np.float32(0), (60, 10**9, 3) if form == "array" else (60, 10**9)).view(Unread)
+    x = [np.broadcast_to(np.float32(0), (n, 3)).view(Unread) for n in (5, 10**9)] if form == "list" else x
+    y = np.arange(len(x)) % 3
+    model = Classifier(3 if form != "rows" else 1, 5, 3)
+    with pytest.raises(ValueError, match=rf"^x holds {len(x)} sequences of up to 1,000,000,000 steps, which need"):
+        minadv.fit(model, (x, y), epochs=1, progress=False, device="cpu")
+    given = {"valid": (np.zeros((2, 1)), [0, 1]), "test": (np.zeros((2, 1)), [0, 1])}  # x is not parted, nor copied
+    with pytest.raises(ValueError, match=r"one at a time, and 16 GiB are available: give shorter ones$"):
+        minadv.fit(model, (x, y), epochs=1, progress=False, device="cpu", **given)
+
+
 def test_available_memory() -> None:
     there = machine.available_memory()
     assert there is None or 0 <= there < 2**60

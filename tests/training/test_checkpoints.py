@@ -210,6 +210,30 @@ def test_a_sealed_file_of_something_else(run: Path) -> None:
         load(path)
 
 
+def test_a_step_other_than_that_of_the_files_name(run: Path) -> None:
+    path = run / "checkpoints" / "step-00000020.json"
+    path.write_bytes(files.seal({**files.unseal(path), "step": 7}))
+    expect_refused(run, "step is 7, expected that in the name of the file")
+    elsewhere = path.rename(path.with_name("mine.json"))  # whose name says nothing
+    assert checkpoints.verify(elsewhere).step == 7
+
+
+def test_a_state_that_cannot_be_is_passed_over(run: Path) -> None:
+    def expect(step: int, leaves: dict[str, Any]) -> None:
+        assert leaves.keys() == load(run / "checkpoints" / f"step-{step:08d}.json")[0].keys()
+        if step >= few:
+            raise ValueError("its luck is bad")
+
+    few = 20
+    with pytest.warns(CheckpointWarning, match=r"step-00000020\.json: its luck is bad; using step-00000010\.json"):
+        assert latest(run, expect) == run / "checkpoints" / "step-00000010.json"
+    few = 10
+    with pytest.raises(
+        CheckpointError, match=r"no sound .*0020\.json: its luck is bad; .*0010\.json: its luck is bad$"
+    ):
+        latest(run, expect)
+
+
 def test_missing_files(run: Path) -> None:
     tensors_of(run, 20).unlink()
     expect_refused(run, "cannot read .*: No such file or directory")

@@ -13,6 +13,7 @@ word that the vocabulary lacks is read. (The validation and test parts of the Pe
 from __future__ import annotations
 
 import hashlib
+import re
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -29,6 +30,7 @@ from minadv.data.language.published import PARTS
 from minadv.data.vocabulary import UNK, Vocabulary
 
 NAMES = ("pydoc", *published.PUBLISHED, "folder", "texts")
+_HAS_UNK = re.compile(rf"(?<!\S){UNK}(?!\S)")
 MIN_COUNT = 2  # of raw text: it has words in its other parts that are rare or missing in the training part
 
 
@@ -101,7 +103,7 @@ def own_min_count(data_dir: str | Path) -> int | None:
     name, paths = _paths(None, data_dir)
     if name != "folder":
         return MIN_COUNT if name == "texts" else None
-    return None if UNK in files.text(paths["train"]).split() else MIN_COUNT
+    return None if _HAS_UNK.search(files.text(paths["train"])) else MIN_COUNT
 
 
 def _paths(name: str | None, data_dir: str | Path | None) -> tuple[str, dict[str, Path]]:

@@ -8,18 +8,28 @@ Treebank's 887,521 words in 42,068 lines are its 929,589 tokens. A word that is 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
 from minadv.backend import Array
 from minadv.data.vocabulary import EOS, UNK, Vocabulary
 
+PIECE = 10**6
+
 
 def lines_of(text: str) -> list[str]:
     r"""The lines of a text, which end at ``\n`` and nowhere else; the last may lack it."""
     lines = text.split("\n")
     return lines if lines[-1] else lines[:-1]
+
+
+def tokens_of(line: str) -> Iterator[list[str]]:
+    """The words of a line and ``<eos>``, `PIECE` at a time: a line may be a whole text, whose words take far more."""
+    while len(words := line.split(None, PIECE)) > PIECE:
+        line = words.pop()
+        yield words
+    yield [*words, EOS]
 
 
 def count_words(lines: Iterable[str], *, min_count: int = 1) -> Vocabulary:
@@ -32,8 +42,8 @@ def count_words(lines: Iterable[str], *, min_count: int = 1) -> Vocabulary:
         raise ValueError(f"min_count is {min_count}, expected 1 or more")
     counts: Counter[str] = Counter()
     for line in lines:
-        counts.update(line.split())
-        counts[EOS] += 1
+        for words in tokens_of(line):
+            counts.update(words)
     if min_count > 1:
         rare = [word for word, count in counts.items() if count < min_count and word not in (EOS, UNK)]
         counts[UNK] += sum(counts.pop(word) for word in rare)
@@ -46,5 +56,6 @@ def encode_lines(vocabulary: Vocabulary, lines: Iterable[str], where: str = "the
     remedy = f"write {UNK} for rare words there, or set min_count (--min-count) to 2 or more"
     tokens = [np.zeros(0, np.int32)]
     for number, line in enumerate(lines, 1):
-        tokens.append(vocabulary.numbers([*line.split(), EOS], f"{where}, line {number}", remedy))
+        for words in tokens_of(line):
+            tokens.append(vocabulary.numbers(words, f"{where}, line {number}", remedy))
     return np.concatenate(tokens)

@@ -77,7 +77,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "optimizer": {"choices": ("asgd", "sgd", "adam")},
     "clip": {"default": 0.25},
 }
-SETTINGS = {"batch_size": 20, "bptt": 70, "dtype": "float32", "random_lengths": True, "fresh": ("words",), "every": 1}
+SETTINGS = {"batch_size": 20, "dtype": "float32", "random_lengths": True, "fresh": ("words",), "every": 1}
 
 
 class Named(TypedDict):
@@ -277,7 +277,13 @@ FAMILY = Family(
     identify=identify,
     expect_data=expect_corpus,
     size=lambda run, part: f"{len(getattr(run.data, part)) - 1:,} words",
-    settings={**SETTINGS, "columns": 1, "start": None, "draws": "philox-1"},
+    settings={
+        "bptt": lambda text: max(1, min(70, (len(text.train) - 1) // 20)),
+        **SETTINGS,
+        "columns": 1,
+        "start": None,
+        "draws": "philox-1",
+    },
     begins_with="start",
     recipe=BY_DEFAULT,
     schedules=schedules,

@@ -79,7 +79,11 @@ class LanguageTask:
         for name, tokens in (("train", self.train), ("valid", self.valid), ("test", self.test)):
             layers.expect_range(name, tokens, self.model.n_words)
         expect_lengths(self, self.batch_size, self.columns)
-        self._windows  # noqa: B018 - a bad length of windows is an error here
+        if self.bptt > (length := self._windows.length):
+            raise ValueError(
+                f"bptt is {self.bptt:,}, expected at most {length:,}, the steps of a column of the training text: "
+                f"choose a smaller bptt (--bptt) or batch_size (--batch), which is {self.batch_size:,}"
+            )
 
     @property
     def _windows(self) -> Windows:

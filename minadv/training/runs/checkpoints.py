@@ -18,6 +18,7 @@ import contextlib
 import hashlib
 import re
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypedDict, TypeVar, overload
@@ -142,17 +143,23 @@ def load(path: str | Path, like: Any = None, absent: dict[str, Any] | None = Non
         raise CheckpointError(f"{path} does not fit: {error}") from error
 
 
-def latest(run: str | Path) -> Path | None:
+def latest(run: str | Path, expect: Callable[[int, dict[str, Any]], None] | None = None) -> Path | None:
     """The newest sound checkpoint of a run, or None if it has none yet.
 
-    Damaged and foreign ones are passed over with a CheckpointWarning each; CheckpointError if there are no others.
+    Damaged and foreign ones are passed over with a CheckpointWarning each, and those for whose step and leaves by path
+    ``expect`` raises ValueError; CheckpointError if there are no others.
     """
     problems = []
     for _, path in _found(Path(run) / FOLDER):
         try:
-            verify(path)
+            checkpoint = verify(path)
+            if expect is not None:
+                expect(checkpoint.step, {**checkpoint.scalars, **arrays_from_file(checkpoint.tensors)})
         except CheckpointError as error:
             problems.append(str(error))
+            continue
+        except ValueError as error:  # of expect, or PackingError
+            problems.append(f"{path}: {error}")
             continue
         for problem in problems:
             warnings.warn(f"{problem}; using {path.name} instead", CheckpointWarning, stacklevel=2)
@@ -194,6 +201,9 @@ def _read(path: Path) -> Checkpoint:
         expect_type("", content, _Content)
     except ValueError as error:
         raise CheckpointError(f"{path}: {error}") from error
+    named = _JSON_NAME.fullmatch(path.name)
+    if named and int(named[1]) != content["step"]:
+        raise CheckpointError(f"{path}: step is {content['step']}, expected that in the name of the file")
     about = content["tensors"]
     if not _TENSORS_NAME.fullmatch(about["file"]):  # never a path that leads out of the folder
         raise CheckpointError(f"{path} names {about['file']!r} as the file of its arrays")

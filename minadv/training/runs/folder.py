@@ -20,7 +20,7 @@ from typing import Any
 
 from minadv.base.files import CONFIG as CONFIG
 from minadv.base.files import SealError, flush_directory, seal, temporary_name, unseal, write_whole
-from minadv.training.loop import LOG, Recipe, State, finished, read_state, start, train, weights
+from minadv.training.loop import LOG, Recipe, State, finished, newest, read_state, start, train, weights
 from minadv.training.parallel.choose import choose_workers, start_workers
 from minadv.training.parallel.ranks import process_group
 from minadv.training.runs import checkpoints, log, packing
@@ -149,7 +149,7 @@ class Blank:
 
 def restore(path: Path, blank: Blank, recipe: Recipe) -> State:
     """The newest state of a run, on the host."""
-    saved = checkpoints.latest(path)
+    saved = newest(path)
     if saved is None:
         raise RunError(f"{path} has no checkpoint yet: train it further with {how_to_resume(path)}")
     return read_state(saved, start(blank, recipe))
@@ -167,7 +167,7 @@ def best_weights(path: Path | None, recipe: Recipe, state: State) -> Any:
 
 def is_finished(path: Path, blank: Blank, recipe: Recipe) -> bool:
     """Whether a run has nothing left to do."""
-    return checkpoints.latest(path) is not None and finished(recipe, restore(path, blank, recipe))
+    return newest(path) is not None and finished(recipe, restore(path, blank, recipe))
 
 
 def records(path: Path, step: int, metrics: Iterable[str] = ()) -> list[dict[str, Any]]:
