@@ -93,6 +93,7 @@ class Config(TypedDict):
 
     corpus: Named
     vocabulary: str
+    bptt: Size
 
 
 class Perhaps(TypedDict, total=False):

@@ -110,6 +110,15 @@ def clear(path: Path) -> None:
         (path / CONFIG).unlink()
 
 
+def expect_foreign(path: Path) -> None:
+    """Raise RunError for the name of a run's configuration, log or checkpoint: nothing else is written there."""
+    above = path.parent.resolve()
+    within = above.name == checkpoints.FOLDER
+    run = above.parent if within else above
+    if (within or path.name in (CONFIG, LOG)) and (run / CONFIG).exists():
+        raise RunError(f"{path} is the name of a file of the run {run}: choose another name")
+
+
 def how_to_resume(path: Path | str) -> str:
     """The command that goes on with a run."""
     return f"minadv train --resume {shlex.quote(str(path))}"
