@@ -35,7 +35,7 @@ class SealError(ValueError):
 def write_whole(path: Path, content: bytes) -> None:
     """Write a file so that no part of it is ever seen alone; on any error the old file stays and no temporary one.
 
-    The new name is sure to be on the disk only after `flush_directory`. An OSError names the file, not the temporary one.
+    The new name is sure to be on the disk only after `flush_directory`. An OSError names the file itself.
     """
     temporary = temporary_name(path)
     try:

@@ -121,6 +121,8 @@ def test_folders_without_data(tmp_path: Path, fails: Any) -> None:
         ("--delta 1.5", "delta is 1.5, expected a share of the units from 0 to 1"),
         ("--delta 0.1", "delta is 0.1, which allows no flip among H = 6 units: the smallest useful delta is 1/6"),
         ("--pool 3", "pool is 3, expected a divisor of both sides of 28 x 28 pixels"),
+        ("--lr 1e300", "argument --lr: '1e300' is too large, expected at most 1,000,000"),
+        ("--weight 1e308", "argument --weight: '1e308' is too large, expected at most 1,000,000"),
         ("--lr 1e400", "argument --lr: '1e400' is not a positive number"),
         (
             "--search exact --max-masks 9",

@@ -145,6 +145,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "training/runs/checkpoints.py": ("training/test_checkpoints.py",),
     "training/runs/folder.py": ("training/test_folder.py",),
     "training/runs/log.py": ("training/test_log.py",),
+    "training/runs/overwriting.py": ("training/test_folder.py",),
     "training/runs/packing.py": ("training/test_packing.py", "training/test_checkpoints.py"),
     "training/schedules.py": ("training/test_schedules.py",),
     "training/task.py": (
@@ -214,6 +215,7 @@ SLOW = (
     "training/watch.py",
     "training/memory.py",
     "training/runs/folder.py",
+    "training/runs/overwriting.py",
 )
 """Files whose tests start processes or train: left out of samples."""
 
@@ -261,7 +263,7 @@ FINISHED = (
 )
 """Files of which every mutant was run, and is noticed or explained: `--deep` runs all of theirs."""
 
-RECENT = ("training/runs/folder.py",)
+RECENT = ("training/runs/folder.py", "training/runs/overwriting.py")
 """Files that were written or changed since their mutants were last run whole: left out of samples until they are."""
 
 LEFT_OUT = {
