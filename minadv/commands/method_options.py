@@ -57,7 +57,7 @@ METHOD: dict[str, dict[str, Any]] = {
         "choices": ("greedy", "reselect", "relax", "memory", "random"),
         "default": "greedy",
         "help": "search for the adversarial mask (add, last); greedy: the paper's; relax, memory: stronger, for "
-        "about the price of greedy with --adv-steps 2; exact: for small networks",
+        "about the price of greedy with --adv-steps 2",
     },
     "stages": {
         "type": few,

@@ -32,4 +32,6 @@ epochs, probability, share = map(number, (numbers.Epochs, numbers.Probability, n
 
 def folder(text: str) -> str:
     """The absolute path of a folder: a run remembers it, and can then be opened from anywhere."""
+    if not text:
+        raise argparse.ArgumentTypeError("'' names no folder")
     return str(Path(text).expanduser().resolve())
