@@ -5,6 +5,9 @@ The paper is Park et al., *Adversarial Dropout for Recurrent Neural Networks*, A
 `protocol`), `regularizers`; each is one idea, with the paper's names. `fit` trains a model, `load` opens a run.
 """
 
+from minadv.base import beginning  # noqa: F401  the first, for whoever presses Ctrl-C
+
+# isort: split
 from minadv import (
     adversary,
     backend,

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from minadv.backend import BackendError
-from minadv.base import gpu, launch, pulse
+from minadv.base import beginning, gpu, launch, pulse
 from minadv.base.version import __version__
 from minadv.commands.parsing import CommandParser, Help, Parser
 from minadv.gradcheck import GradientError
@@ -70,6 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(args: argparse.Namespace) -> int:
     """Do the work of a command; an error becomes one line on standard error and an exit code."""
     try:
+        beginning.over()
         if launch.this_process().size > 1 and args.command not in TRAINING:
             raise ValueError("mpiexec shares training only: start this command without it")
         with process_group().fail_together(), pulse.shown(f"minadv {args.command}"):

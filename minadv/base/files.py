@@ -6,10 +6,13 @@ or the new ones, never a part, whatever moment the power fails. `seal` puts the 
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import hashlib
 import json
 import os
 import re
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +24,9 @@ _SEALED = re.compile(rb'\{"sha256": "([0-9a-f]{64})",\n"content": (.*)\}\n', re.
 CONFIG = "config.json"
 """The file of a run's folder that has its configuration."""
 
+MOST = 2**28
+"""Bytes that a sealed file has at most: what is larger is none, and is not read into memory."""
+
 
 class SealError(ValueError):
     """A sealed file is missing, damaged, or was not written by minadv."""
@@ -29,7 +35,7 @@ class SealError(ValueError):
 def write_whole(path: Path, content: bytes) -> None:
     """Write a file so that no part of it is ever seen alone; on any error the old file stays and no temporary one.
 
-    The new name is sure to be on the disk only after `flush_directory`.
+    The new name is sure to be on the disk only after `flush_directory`. An OSError names the file itself.
     """
     temporary = temporary_name(path)
     try:
@@ -38,9 +44,22 @@ def write_whole(path: Path, content: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
-    except BaseException:  # an interrupt from the keyboard too
-        temporary.unlink(missing_ok=True)
+    except BaseException as error:  # an interrupt from the keyboard too
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError):  # that of a full disk names no file at all
+            error.filename, error.filename2 = str(path), None
         raise
+
+
+def read_regular(path: Path, most: int = MOST) -> bytes:
+    """The bytes of a file; raises OSError for one of more than ``most`` bytes, or a pipe, for which one would wait."""
+    about = path.stat()
+    if not stat.S_ISREG(about.st_mode) and not stat.S_ISDIR(about.st_mode):  # the system has a word for folders
+        raise OSError(errno.EINVAL, "it is no regular file", str(path))
+    if about.st_size > most:
+        raise OSError(errno.EFBIG, f"it has {about.st_size:,} bytes, expected at most {most:,}", str(path))
+    return path.read_bytes()
 
 
 def temporary_name(path: Path) -> Path:
@@ -71,7 +90,7 @@ def seal(content: dict[str, Any]) -> bytes:
 def unseal(path: Path) -> dict[str, Any]:
     """The content of a sealed file, if every byte of it is as it was written; raises SealError if not."""
     try:
-        text = path.read_bytes()
+        text = read_regular(path)
     except OSError as error:
         raise SealError(f"cannot read {path}: {error.strerror}") from error
     match = _SEALED.fullmatch(text)

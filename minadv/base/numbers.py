@@ -96,10 +96,16 @@ Finite: TypeAlias = Annotated[float, Number(float, -sys.float_info.max)]
 """Any number but infinity and NaN."""
 
 ZeroOrMore: TypeAlias = Annotated[float, Number(float, 0)]
-"""A weight, a limit that may be none."""
+"""A decay, a limit that may be none."""
+
+Weight: TypeAlias = Annotated[float, Number(float, 0, 10**6)]
+"""The weight of a term in the loss."""
 
 Positive: TypeAlias = Annotated[float, Number(float, math.ulp(0), about="a positive number")]
-"""A learning rate, a norm."""
+"""A norm, a factor."""
+
+Rate: TypeAlias = Annotated[float, Number(float, math.ulp(0), 10**6, "a positive number")]
+"""A learning rate."""
 
 Epochs: TypeAlias = Annotated[float, Number(float, math.ulp(0), 10**9, "a positive number")]
 """A length of training, in passes over the data."""

@@ -28,6 +28,8 @@ def add_options(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
 def work(args: argparse.Namespace) -> None:
     """List, download or check data sets."""
     if args.action == "list":
+        if args.name is not None:
+            raise ValueError(f"list takes no name: leave out {args.name}, or give get or check")
         print(f"data directory: {fetch.data_root(args.data_dir)}")
         for name, about in INSTALLED.items():
             print(f"{name:10} {about}, no download")

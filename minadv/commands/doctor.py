@@ -36,7 +36,7 @@ def work(args: argparse.Namespace) -> None:
     print(f"{'device':8} {device.why}")
     about = describe(device.name == "gpu")
     print(f"{'cores':8} {_cores()}")
-    print(f"{'threads':8} {_threads(bool(about.blas))}")
+    print(f"{'threads':8} {_threads([library['num_threads'] for library in about.blas])}")
     print(f"{'steps':8} {about.why}")
     print(f"{'compiled':8} {about.compiled}")
     print(f"{'memory':8} {_memory()}")
@@ -93,15 +93,17 @@ def _cores() -> str:
     return f"{machine.cores()} of {os.cpu_count()} ({', '.join(reasons)})"
 
 
-def _threads(can_be_set: bool) -> str:
-    """How many threads there are at most: workers times BLAS threads of each, in words."""
+def _threads(blas: list[int]) -> str:
+    """How many threads there are at most: workers times BLAS threads of each, in words; ``blas`` has its libraries'."""
     cores, setting = machine.cores(), machine.blas_setting()
-    if not can_be_set and machine.blas_most() != 1:
+    if not blas and machine.blas_most() != 1:
         return "BLAS threads as BLAS decides in each worker: install threadpoolctl to let minadv set them"
-    large = min(cores, machine.blas_most() or cores)
+    large = min(cores, machine.blas_most() or cores, max(blas, default=1))
     several = "s" * (cores > 1)
     small = f"{cores} worker{several} x 1 BLAS thread = {cores}"
     said = f"{small} for small networks, 1 worker x {large} = {large} for large ones, on {cores} core{several}"
+    if setting and machine.blas_most() is None:
+        return f"{said}; {setting} is not understood, expected a whole number of at least 1"
     return said + (f"; at most as many BLAS threads as {setting} says" if setting else "")
 
 

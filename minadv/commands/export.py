@@ -28,12 +28,14 @@ def add_options(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
 
 def work(args: argparse.Namespace) -> None:
     """Write the two files, and print their names."""
+    path = Path(args.out or Path(args.run) / f"{args.layout}.safetensors")
+    beside = path.parent / f"{path.name}.json"
+    export.expect_target(path, beside)
     run = load(args.run)
     held = export.arrays(run, args.layout)
-    path = Path(args.out or Path(args.run) / f"{args.layout}.safetensors")
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f"{path.name}.json")
+    card = json.dumps(export.card(run, args.layout, held), indent=1, default=plain).encode() + b"\n"
+    write_whole(beside, card)  # first: it marks the other as an export, which may be written over
     write_whole(path, arrays_to_bytes(held))
-    write_whole(beside, json.dumps(export.card(run, args.layout, held), indent=1, default=plain).encode() + b"\n")
     print(path)
     print(beside)

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from minadv.backend import choose_device
-from minadv.commands.numbers import amount, epochs, few, folder, many, seed
+from minadv.commands.numbers import epochs, few, folder, many, rate, seed
 from minadv.commands.options import DEVICES, OPTIONS
 from minadv.commands.training import train
 from minadv.tasks.family import of_run
@@ -23,7 +23,7 @@ def add_options(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
     parser.add_argument("--out", metavar="RUN2", help="folder to write (default: RUN-finetuned)")
     parser.add_argument("--epochs", type=epochs, help="number of epochs (default: as many as the run had)")
     parser.add_argument(
-        "--lr", type=amount, help="learning rate (default: the run's, or 30 if it used neither SGD nor ASGD)"
+        "--lr", type=rate, help="learning rate (default: the run's, or 30 if it used neither SGD nor ASGD)"
     )
     parser.add_argument("--patience", type=many, metavar="N", help="stop after N evaluations without a better one")
     parser.add_argument("--seed", type=seed, metavar="N", help="seed of windows and masks (default: the run's + 1)")

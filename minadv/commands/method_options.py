@@ -15,7 +15,9 @@ from minadv.commands.numbers import (
     many,
     positive,
     probability,
+    rate,
     steps,
+    weight,
     zero_or_more,
 )
 from minadv.distances import DISTANCES
@@ -55,7 +57,7 @@ METHOD: dict[str, dict[str, Any]] = {
         "choices": ("greedy", "reselect", "relax", "memory", "random"),
         "default": "greedy",
         "help": "search for the adversarial mask (add, last); greedy: the paper's; relax, memory: stronger, for "
-        "about the price of greedy with --adv-steps 2; exact: for small networks",
+        "about the price of greedy with --adv-steps 2",
     },
     "stages": {
         "type": few,
@@ -126,7 +128,7 @@ METHOD: dict[str, dict[str, Any]] = {
         "help": "no gradient through the base pass (default: as --variant says for add and last; el has the gradient)",
     },
     "norm": {"type": zero_or_more, "help": "norm of the perturbation of a text (at, vat)"},
-    "weight": {"type": zero_or_more, "help": "weight of the regularizer in the loss"},
+    "weight": {"type": weight, "help": "weight of the regularizer in the loss"},
     "ramp-up": {
         "type": zero_or_more,
         "metavar": "EPOCHS",
@@ -151,7 +153,7 @@ STEPS: dict[str, dict[str, Any]] = {
     "bptt": {"type": positive, "metavar": "T", "help": "words of each column in a step, on average"},
     "equal-lengths": {"action": "store_true", "help": "give every window the length of --bptt, not a random one"},
     "optimizer": {"help": "rule by which steps change the weights"},
-    "lr": {"type": amount, "help": "learning rate"},
+    "lr": {"type": rate, "help": "learning rate"},
     "lr-decay": {"type": amount, "metavar": "F", "help": "factor that multiplies the learning rate at every step"},
     "weight-decay": {"type": zero_or_more, "metavar": "W", "help": "weight decay of sgd and asgd"},
     "nonmono": {

@@ -26,9 +26,12 @@ def number(kind: Any) -> Callable[[str], Any]:
 positive, steps, few, many = map(number, (numbers.Size, numbers.Steps, numbers.Few, numbers.Many))
 count, extra, seed = map(number, (numbers.Count, numbers.Extra, numbers.Seed))
 finite, amount, zero_or_more = map(number, (numbers.Finite, numbers.Positive, numbers.ZeroOrMore))
+rate, weight = map(number, (numbers.Rate, numbers.Weight))
 epochs, probability, share = map(number, (numbers.Epochs, numbers.Probability, numbers.Share))
 
 
 def folder(text: str) -> str:
     """The absolute path of a folder: a run remembers it, and can then be opened from anywhere."""
+    if not text:
+        raise argparse.ArgumentTypeError("'' names no folder")
     return str(Path(text).expanduser().resolve())

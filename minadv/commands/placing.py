@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from minadv.training.runs.folder import CONFIG, RunError, expect_free
+from minadv.training.runs.folder import CONFIG, RunError, expect_free, expect_writable
 
 
 def place(out: str | None, name: str, *, overwrite: bool = False) -> Path:
@@ -12,8 +12,11 @@ def place(out: str | None, name: str, *, overwrite: bool = False) -> Path:
 
     Raises RunError for a folder that may not be written; with ``overwrite`` a run that is there may.
     """
+    if out == "":
+        raise RunError("--out is empty, expected the name of a folder")
     path = Path(out) if out is not None else Path("runs") / name
     if overwrite and (path / CONFIG).exists():
+        expect_writable(path)
         return path
     number = 2
     while out is None and path.exists():

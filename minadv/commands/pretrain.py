@@ -36,7 +36,7 @@ def work(args: argparse.Namespace) -> None:
         options.expect_only_resuming(args, "text")
         old_run(args)
         return
-    if args.text is None:
+    if not args.text:
         raise ValueError(
             "give a text, one of imdb, elec, docstrings, text with --data-dir or a folder, or --resume RUN"
         )

@@ -10,6 +10,7 @@ from typing import Any
 from minadv.commands.training import say
 from minadv.tasks import listing
 from minadv.tasks.listing import Listed
+from minadv.training.runs.folder import expect_foreign
 
 HEAD = ("run", "task", "method", "seed", "steps", "best on validation data")
 
@@ -67,6 +68,7 @@ def _draw(runs: Sequence[Listed], path: Path) -> None:
     records = {str(run.path): run.records for run in runs if run.records}
     if not records:
         raise ValueError("--draw: no run has an evaluation yet")
+    expect_foreign(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     print(plots.save(plots.several(records, metrics.pop()), path))
 

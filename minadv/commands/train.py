@@ -51,6 +51,8 @@ def _task_of(parser: argparse.ArgumentParser, given: str) -> str:
     from minadv.tasks.own import recognise
 
     try:
+        if not given:
+            raise DataError("'' is no name")
         return recognise(Path(given).expanduser())
     except (DataError, RuntimeError) as error:  # the latter: a home folder that nobody has
         parser.prog = parser.prog.split()[0]

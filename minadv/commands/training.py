@@ -23,6 +23,7 @@ from minadv.commands.placing import place
 from minadv.tasks.extend import extend, extended
 from minadv.tasks.fit import Plan, plan
 from minadv.tasks.methods import expect_used
+from minadv.tasks.options import chosen
 from minadv.tasks.resume import device_of, is_finished, plan_resumed
 from minadv.tasks.run import Run
 from minadv.tasks.schema import read_config
@@ -54,6 +55,7 @@ def new_runs(args: argparse.Namespace, name: str) -> None:
     if args.family.methods:
         expect_used(args)
     args.family.check(args)
+    _expect_sharing(args, chosen(args, "batch"), getattr(args, "unlabelled", 0))
     about, places = args.family.about(args), []
     for number in [args.seed] if args.seeds is None else args.seeds:
         out = args.out if args.seeds is None or args.out is None else f"{args.out}-seed{number}"
@@ -84,6 +86,15 @@ def new_run(args: argparse.Namespace, out: Path, about: dict[str, Any]) -> float
     return train(plan(data=data, seed=args.seed, device=device, out=out, about=about, **arguments), args)
 
 
+def _expect_sharing(args: argparse.Namespace, batch: int, unlabelled: int | None) -> None:
+    """Raise ValueError for more workers than a batch has examples, before the data are read, or MPI without mpiexec."""
+    most = batch + (batch if unlabelled is None else unlabelled)
+    if args.workers is not None and args.workers > most:
+        raise ValueError(f"--workers is {args.workers}, expected at most {most}, the examples of a batch")
+    if args.cuda_aware_mpi and process_group().size == 1:
+        raise ValueError("--cuda-aware-mpi is for mpiexec: put mpiexec -n N before the command, or leave it out")
+
+
 def _expect_kept(args: argparse.Namespace, out: Path) -> None:
     """Raise ValueError for a run that would be overwritten although the new one begins with its weights."""
     first = getattr(args, "pretrained", None)
@@ -98,6 +109,7 @@ def old_run(args: argparse.Namespace) -> None:
     """
     path = Path(args.resume)
     config = read_config(path)
+    _expect_sharing(args, config["batch_size"], config.get("unlabelled_size", 0))
     if args.train_steps is not None:
         extended(path, args.train_steps, args.patience)  # raises before the data are read
     elif args.patience is not None:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import gzip
 import io
+import shlex
 import zipfile
 import zlib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Protocol
 
@@ -18,6 +20,7 @@ import numpy as np
 
 from minadv.backend import Array
 from minadv.base.errors import DataError
+from minadv.base.notices import say_once
 
 _GZIP = b"\x1f\x8b"
 _PIECE = 2**20
@@ -37,6 +40,14 @@ def expect_folder(path: Path) -> None:
         raise DataError(f"{path} is a file, expected the folder that holds the data")
     if not path.is_dir():
         raise DataError(f"the data directory {path} does not exist: say where the data are, with --data-dir say")
+
+
+def tell_links(root: Path, paths: Iterable[Path]) -> None:
+    """Say how many of these are symbolic links, which may lead out of the folder or nowhere."""
+    links = [path for path in paths if path.is_symlink()]
+    if links:
+        lost = sum(not path.exists() for path in links)
+        say_once(f"{root} has symbolic links: {len(links) - lost} followed, {lost} broken and left out")
 
 
 def content(path: Path) -> bytes:
@@ -68,7 +79,10 @@ def bounded(file: Readable, where: str | Path, most: int | None = None) -> bytes
 
 
 def expect_no_nul(held: bytes, where: str | Path) -> None:
-    """Raise DataError for a byte 0, which no text has and which some programs take for its end."""
+    """Raise DataError for a byte 0, which no text has and which some programs take for its end; UTF-16 has many."""
+    if held.startswith((b"\xff\xfe", b"\xfe\xff")) or bytes(4) in (held[:8:2], held[1:8:2]):
+        way = f"convert it, with iconv -f UTF-16 -t UTF-8 {shlex.quote(str(where))} say"
+        raise DataError(f"{where} looks like UTF-16, expected UTF-8: {way}")
     if (at := held.find(0)) >= 0:
         raise DataError(f"{where} holds a NUL byte at offset {at}, expected text: remove it, with tr -d '\\000' say")
 

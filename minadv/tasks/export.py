@@ -11,6 +11,7 @@ of these parts, in this order of use:
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,9 +23,31 @@ from minadv.base.version import __version__
 from minadv.tasks.reports import best_record
 from minadv.tasks.run import Run
 from minadv.torch_layout import to_torch
+from minadv.training.runs.folder import expect_foreign
 
 FORMAT = "minadv export 1"
 LAYOUTS = ("minadv", "torch")
+_BEGINS = f'{{\n "format": "{FORMAT}"'.encode()  # every card
+
+
+def expect_target(path: Path, beside: Path) -> None:
+    """Raise ValueError unless an export may be written to a file, with its card beside it: new ones, or those of one.
+
+    An earlier export is known by its card. The files of a run are never written over, whether they are there or not.
+    """
+    for file in (path, beside):
+        if file.is_dir():
+            raise ValueError(f"{file} is a folder, expected the name of a file, such as {file / 'weights.safetensors'}")
+        expect_foreign(file)
+    if beside.exists() and not (beside.is_file() and _begins(beside)):
+        raise ValueError(f"{beside} is there already and is no card of an export: choose another name")
+    if path.exists() and not (path.is_file() and beside.exists()):
+        raise ValueError(f"{path} is there already and is no export with a card {beside.name}: choose another name")
+
+
+def _begins(card: Path) -> bool:
+    with card.open("rb") as file:
+        return file.read(len(_BEGINS)) == _BEGINS
 
 
 def arrays(run: Run, layout: str = "minadv") -> dict[str, Array]:

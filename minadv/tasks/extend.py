@@ -38,11 +38,14 @@ def extended(run: Path, steps: int, patience: int | None = None) -> dict[str, An
     """The configuration that `extend` writes, None if the run's own is that; raises as `extend` does."""
     config = today(read_config(run))
     recipe = build_recipe(config["recipe"])
+    too_few = f"--train-steps is {steps}, and {run} is for {recipe.steps} already: give more than these"
+    if steps < recipe.steps:
+        raise ValueError(too_few)
     begun = checkpoints.latest(run) is not None
-    state = folder.restore(run, blank(config), recipe) if begun and steps >= recipe.steps else None
+    state = folder.restore(run, blank(config), recipe) if begun else None
     wished = replace(_longer(recipe, steps), patience=recipe.patience if patience is None else patience)
-    if steps < recipe.steps or (steps == recipe.steps and state is not None and finished(wished, state)):
-        raise ValueError(f"--train-steps is {steps}, and {run} is for {recipe.steps} already: give more than these")
+    if steps == recipe.steps and state is not None and finished(wished, state):
+        raise ValueError(too_few)
     if patience is None and state is not None and finished(wished, state):  # by its own patience
         wished = replace(wished, patience=None)
     if wished == recipe:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from minadv.base.numbers import Positive
+from minadv.base.numbers import Rate
 from minadv.base.schema import expect_type
 from minadv.tasks.family import Family
 from minadv.training.loop import Recipe
@@ -46,7 +46,7 @@ def _recipe(family: Family, per_epoch: int, epochs: float | None, options: dict[
     steps = options.pop("steps") if epochs is None else max(1, round(epochs * per_epoch))
     lr = options.pop("lr", None)
     if lr is not None:
-        expect_type("lr", lr, Positive)
+        expect_type("lr", lr, Rate)
         if "optimizer" in options:
             raise ValueError(f"lr is {lr} and optimizer is {options['optimizer']}: give one of the two")
         options["optimizer"] = replace(family.recipe.get("optimizer", Adam(1e-3)), lr=lr)

@@ -63,6 +63,7 @@ def plan_resumed(
     path = Path(run)
     config = read_config(path)
     family = of_kind(kind_of(config), path)
+    folder.expect_writable(path)
     config = configs.today(config)
     data = open_data(moved(config, data_dir), path) if data is None else data
     family.expect_data(config, data, str(path))

@@ -46,6 +46,7 @@ class Common(Perhaps):
     about: dict[str, Any]
     model: dict[str, Any]
     recipe: dict[str, Any]
+    batch_size: Size
     seed: Seed
     device: Literal["cpu", "gpu"]
     dtype: Literal["float32", "float64"]

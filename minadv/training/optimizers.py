@@ -19,7 +19,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from minadv.backend import Array, namespace
 from minadv.base.checks import shape_text
-from minadv.base.numbers import Decay, Many, Positive, ZeroOrMore
+from minadv.base.numbers import Decay, Many, Rate, ZeroOrMore
 from minadv.base.schema import expect_fields
 from minadv.base.trees import leaves, tree_map
 
@@ -53,7 +53,7 @@ class SGD:
     .. math:: v \leftarrow \mu v + (g + w\theta), \qquad \theta \leftarrow \theta - \alpha v
     """
 
-    lr: Positive
+    lr: Rate
     momentum: Decay = 0.0
     weight_decay: ZeroOrMore = 0.0
 
@@ -92,7 +92,7 @@ class RMSProp:
     :math:`\alpha\,\mathrm{sign}(g)`, and adds ``tiny`` outside the root.
     """
 
-    lr: Positive
+    lr: Rate
     decay: Decay = 0.5
     tiny: ZeroOrMore = 1e-10
 
@@ -136,7 +136,7 @@ class Adam:
         \theta \leftarrow \theta - \alpha \frac{m/(1-\beta_1^t)}{\sqrt{s/(1-\beta_2^t)} + tiny}
     """
 
-    lr: Positive
+    lr: Rate
     beta1: Decay = 0.9
     beta2: Decay = 0.999
     tiny: ZeroOrMore = 1e-8
@@ -201,7 +201,7 @@ class ASGD:
     starts at the first step, as in fine-tuning. Call `observe` once after each evaluation on validation data.
     """
 
-    lr: Positive
+    lr: Rate
     weight_decay: ZeroOrMore = 0.0
     interval: Many | None = 5
 

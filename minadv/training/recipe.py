@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from minadv.base.numbers import Many, Steps, ZeroOrMore
+from minadv.base.numbers import Many, Steps, Weight
 from minadv.base.schema import expect_fields
 from minadv.training.clip import Clip
 from minadv.training.ema import EMA
@@ -25,7 +25,7 @@ class Recipe:
     clip: Clip | None = field(default_factory=lambda: Clip(1.0))
     lr_schedule: Schedule = field(default_factory=Constant)
     step_schedule: Schedule = field(default_factory=Constant)
-    weight: ZeroOrMore = 1.0  # of the regularizer
+    weight: Weight = 1.0  # of the regularizer
     weight_schedule: Schedule = field(default_factory=Constant)
     ema: EMA | None = None  # evaluate with averaged weights
     eval_every: Steps | None = None  # default: an epoch

@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 
 from minadv.base import files
+from minadv.training.runs import log
 from minadv.training.runs.checkpoints import CheckpointError, save
+from minadv.training.runs.log import LogError
 from tests.support.runs import assert_sound, names, tree_at
 
 pytest.importorskip("safetensors")
@@ -104,3 +106,34 @@ def test_a_first_save_that_fails(tmp_path: Path) -> None:
     (tmp_path / "run").write_text("a file where a folder should be")
     with pytest.raises(CheckpointError, match=r"could not write checkpoint .*: Not a directory; there is none yet"):
         save(tmp_path / "run", 1, tree_at(1), {})
+
+
+def test_an_error_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the temporary one nor none, as the system does where a disk is full."""
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(files.os, "fsync", full)
+    for path in (tmp_path / "a", tmp_path / "missing" / "a"):
+        with pytest.raises(OSError, match="No s") as caught:
+            files.write_whole(path, b"")
+        assert (caught.value.filename, caught.value.filename2) == (str(path), None)
+
+
+def test_what_is_no_file_or_too_large_is_not_read(tmp_path: Path) -> None:
+    pipe, large = tmp_path / "pipe", tmp_path / "large"
+    large.write_bytes(b"abc")
+    assert files.read_regular(large, 3) == b"abc"
+    with pytest.raises(OSError, match="it has 3 bytes, expected at most 2"):
+        files.read_regular(large, 2)
+    with large.open("wb") as file:
+        file.truncate(files.MOST + 1)
+    with pytest.raises(files.SealError, match=r"cannot read .*large: it has 268,435,457 bytes, expected at most 268,4"):
+        files.unseal(large)
+    if hasattr(os, "mkfifo"):
+        os.mkfifo(pipe)
+        with pytest.raises(files.SealError, match=r"cannot read .*pipe: it is no regular file"):
+            files.unseal(pipe)
+        with pytest.raises(LogError, match=r"cannot read .*pipe: it is no regular file"):
+            log.read(pipe)

@@ -121,6 +121,10 @@ def test_folders_without_data(tmp_path: Path, fails: Any) -> None:
         ("--delta 1.5", "delta is 1.5, expected a share of the units from 0 to 1"),
         ("--delta 0.1", "delta is 0.1, which allows no flip among H = 6 units: the smallest useful delta is 1/6"),
         ("--pool 3", "pool is 3, expected a divisor of both sides of 28 x 28 pixels"),
+        ("--workers 500", "--workers is 500, expected at most 100, the examples of a batch"),
+        ("--cuda-aware-mpi", "--cuda-aware-mpi is for mpiexec: put mpiexec -n N before the command, or leave it out"),
+        ("--lr 1e300", "argument --lr: '1e300' is too large, expected at most 1,000,000"),
+        ("--weight 1e308", "argument --weight: '1e308' is too large, expected at most 1,000,000"),
         ("--lr 1e400", "argument --lr: '1e400' is not a positive number"),
         (
             "--search exact --max-masks 9",
@@ -140,6 +144,11 @@ def test_bad_commands(fails: Any, tmp_path: Path) -> None:
     assert line == f"minadv: --data-dir is {tmp_path}, but digits come with scikit-learn: leave it out"
     assert "the following arguments are required: RUN" in fails("eval")
     names = "digits, docstrings, pydoc, mnist, fashion, imdb, ptb, wikitext2"
+    line = fails("data", "list", "extra")
+    assert line == "minadv: list takes no name: leave out extra, or give get or check"
+    assert fails("train", "").startswith("minadv: train: '' is no task and no folder, expected a folder of your own or")
+    assert "argument --data-dir: '' names no folder" in fails("train", "smnist", "--data-dir", "")
+    assert fails("train", "--out", "") == "minadv: --out is empty, expected the name of a folder"
     assert fails("data", "check") == f"minadv: give a name, one of {names}"
     assert "name is 'cifar', expected one of 'mnist', 'fashion'" in fails("data", "get", "cifar")
     for command in (["train", "--resume"], ["eval"], ["attack"], ["predict"], ["show"]):

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from minadv.cli import main
 from minadv.data.vocabulary import EOS
 from minadv.tasks import export
 from minadv.tasks.run import load
@@ -97,3 +98,27 @@ def _log_p(run: Any, tokens: Any) -> Any:
         -run.model.nll(run.params, features, np.full((len(tokens), 1), word))[:, 0] for word in range(run.model.n_words)
     ]
     return np.stack(every, axis=-1)
+
+
+def test_a_file_of_anything_else_is_not_written_over(tmp_path: Path, says: Any, fails: Any, capsys: Any) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(OLD / "images" / "finished", run)
+    (run / "letter.txt").write_text("dear")
+    (tmp_path / "card.json").write_text("{}")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    for file in (run / "config", run / "checkpoints" / "step-00000099.json", *before):
+        line = fails("export", run, "--out", file)
+        assert line.startswith(f"minadv: {file}")
+        assert line.endswith("choose another name")
+    assert fails("export", run, "--out", tmp_path / "card").endswith("is no card of an export: choose another name")
+    assert fails("export", run, "--out", run) == (
+        f"minadv: {run} is a folder, expected the name of a file, such as {run}/weights.safetensors"
+    )
+    assert before == {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    for _ in range(2):  # an export is
+        says("export", run, "--out", tmp_path / "w")
+    (tmp_path / "w.json").unlink()
+    assert "is no export with a card w.json" in fails("export", run, "--out", tmp_path / "w")
+    pytest.importorskip("matplotlib")
+    assert main(["runs", str(run), "--draw", str(run / "log.jsonl")]) == 2
+    assert "log.jsonl is the name of a file of the run" in capsys.readouterr().err

@@ -8,6 +8,7 @@ import pytest
 from minadv.cli import COMMANDS, main
 from minadv.commands.options import COMMON
 from minadv.commands.parsing import Help, Parser, tell_defaults
+from minadv.searches import SEARCHES
 from minadv.tasks.family import TASKS, of_task
 from tests.support.commands import command
 
@@ -113,3 +114,10 @@ def test_the_first_screen_is_a_screen_and_its_path_is_of_commands(capsys, monkey
     for call in path[2:4]:
         assert call[1] == f"runs/{path[1][1]}-add-seed0"
     assert [line.split()[0] for line in lines[-len(COMMANDS) :]] == list(COMMANDS)
+
+
+@pytest.mark.parametrize("task", ["digits", "docstrings", "lm"])
+def test_only_searches_that_one_can_choose_are_explained(task):
+    [search] = [action for action in command("train", task)._actions if action.dest == "search"]
+    told = {name for name in SEARCHES if re.search(rf"\b{name}\b(?=[:,])", search.help)}
+    assert {"greedy", "relax"} <= told <= set(search.choices)

@@ -12,6 +12,7 @@ import pytest
 
 import minadv
 from minadv.cli import COMMANDS, main
+from minadv.commands import training
 from minadv.data.images import digits
 from minadv.data.images.sequences import from_description
 from minadv.masks import SCALES
@@ -142,10 +143,11 @@ def test_cuda_aware_mpi_reaches_the_ranks(given: Any, tmp_path: Path, monkeypatc
             raise KeyboardInterrupt
 
     two = SimpleNamespace(
-        size=2, cores=1, together=2, near=[{0}, {1}], agree=lambda make: make(), fail_together=nullcontext
+        size=2, chief=True, cores=1, together=2, near=[{0}, {1}], agree=lambda make: make(), fail_together=nullcontext
     )
     monkeypatch.setattr(choose, "RankWorkers", Workers)
-    monkeypatch.setattr(folders, "process_group", lambda: two)
+    for module in (folders, training):
+        monkeypatch.setattr(module, "process_group", lambda: two)
     for run in ("once", "again"):  # a new run, and one that goes on
         arguments = (
             [*TINY, "--out", str(tmp_path / "run")] if run == "once" else ["train", "--resume", str(tmp_path / "run")]

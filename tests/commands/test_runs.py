@@ -70,7 +70,9 @@ def test_options_are_checked_before_the_folder(says: Any, fails: Any) -> None:
 def test_more_steps_for_a_finished_run(says: Any, fails: Any, place: Path) -> None:
     says("train", "mine.npz", *TINY, "--train-steps", 6, "--eval-every", 2, "--out", "run")
     before = load("run")
-    assert "is for 6 already: give more than these" in fails("train", "--resume", "run", "--train-steps", 6)
+    for few in (6, 5, 1):
+        assert "is for 6 already: give more than these" in fails("train", "--resume", "run", "--train-steps", few)
+    assert "--workers is 500, expected at most" in fails("train", "--resume", "run", "--workers", 500)
     assert "needs --train-steps, the new length" in fails("train", "--resume", "run", "--patience", 3)
     assert "leave out --lr" in fails("train", "--resume", "run", "--train-steps", 9, "--lr", 1)
     [line] = says("train", "--resume", "run", "--train-steps", 10)

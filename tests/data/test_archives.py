@@ -12,8 +12,8 @@ import pytest
 from minadv.base.errors import DataError
 from minadv.commands.predict import read_lines
 from minadv.data import archives, files
-from minadv.data.language import corpus
-from minadv.data.texts import reviews
+from minadv.data.language import corpus, own
+from minadv.data.texts import folders, reviews
 
 ZEROS = bytes(2**20)
 
@@ -145,3 +145,28 @@ def test_nul_bytes_are_refused(tmp_path: Path) -> None:
         corpus.load("folder", tmp_path)
     with pytest.raises(DataError, match=f"standard input {says}"):
         read_lines(b"one\0two", "standard input")
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+def test_utf_16_is_named(encoding: str, tmp_path: Path) -> None:
+    path = tmp_path / "a table.csv"
+    path.write_bytes("text,label\n".encode(encoding))
+    with pytest.raises(DataError) as caught:
+        files.text(path)
+    way = f"convert it, with iconv -f UTF-16 -t UTF-8 '{path}' say"
+    assert str(caught.value) == f"{path} looks like UTF-16, expected UTF-8: {way}"
+
+
+def test_symbolic_links_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "outside.txt").write_text("one two\n\n" * 60)
+    for label in ("a", "b"):
+        (tmp_path / "texts" / label).mkdir(parents=True)
+        for n in range(3):
+            (tmp_path / "texts" / label / f"{n}.txt").write_text("one two")
+    for name, there in (("l.txt", "outside.txt"), ("gone.txt", "nowhere.txt")):
+        (tmp_path / "texts" / "a" / name).symlink_to(tmp_path / there)
+    reads: Any = {tmp_path / "texts": lambda root: folders.own(root, 0.2), tmp_path / "texts" / "a": own.lines}
+    for root, read in reads.items():
+        read(root)
+        said = f"minadv: {root} has symbolic links: 1 followed, 1 broken and left out\n"
+        assert capsys.readouterr().err == said

@@ -79,6 +79,8 @@ def test_rare_words(tmp_path: Path) -> None:
     assert " ".join(corpus.vocabulary.decode(corpus.train[:4])) == "the <unk> sat <eos>"
     with pytest.raises(ValueError, match="min_count is 0, expected 1 or more"):
         load("folder", tmp_path, min_count=0)
+    with pytest.raises(DataError, match=r"min_count \(--min-count\) is 1,000, and no word of the training"):
+        load("folder", tmp_path, min_count=1000)
 
 
 def test_line_ends_and_a_byte_order_mark(tmp_path: Path) -> None:
@@ -96,9 +98,9 @@ def refused(folder: Path, message: str, name: str | None = "folder") -> None:
 
 
 def test_a_word_outside_the_vocabulary_without_unk(tmp_path: Path) -> None:
-    folder = write_corpus(tmp_path, train="a b\nc\n", valid="a\nb c\n", test="a\n\nb dog\n")
+    folder = write_corpus(tmp_path, train="a b a\nc\n", valid="a\nb c\n", test="a\n\nb dog\n")
     refused(folder, r"test\.txt, line 3: 'dog' is not among the 4 words of the training text, and there is no <unk>")
-    assert len(load("folder", folder, min_count=2).vocabulary) == 2
+    assert len(load("folder", folder, min_count=2).vocabulary) == 3
     folder = write_corpus(tmp_path / "gz", "wiki.{}.tokens", True, train="a b\n", valid="x\n")
     refused(folder, r"wiki\.valid\.tokens\.gz, line 1: 'x' is not among the 3 words", "wikitext2")
 

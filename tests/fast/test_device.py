@@ -308,13 +308,13 @@ def test_an_update_that_is_not_finite(leaf: str, bad: float, put: Any) -> None:
     with pytest.raises(TrainingError, match=r"the update is not finite at step 3 \(params\.V"):
         updated(
             None,
-            SGD(1e308),
+            SGD(1.0),
             params,
             {"cells": put(np.ones((3, 4))), "V": put(np.full(5, 20.0))},
             SGD(1.0).init(params),
             step=3,
             loss=1.0,
-            rate=1.0,
+            rate=1e308,
         )
     with pytest.raises(TrainingError, match=said), readings.at_once():
         updated(Clip(1.0), Adam(0.1), params, grads, Adam(0.1).init(params), step=3, loss=1.0, rate=1.0)

@@ -146,6 +146,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "training/runs/checkpoints.py": ("training/test_checkpoints.py",),
     "training/runs/folder.py": ("training/test_folder.py",),
     "training/runs/log.py": ("training/test_log.py",),
+    "training/runs/overwriting.py": ("training/test_folder.py",),
     "training/runs/packing.py": ("training/test_packing.py", "training/test_checkpoints.py"),
     "training/runs/sound.py": ("training/test_sound.py",),
     "training/schedules.py": ("training/test_schedules.py",),
@@ -216,6 +217,7 @@ SLOW = (
     "training/watch.py",
     "training/memory.py",
     "training/runs/folder.py",
+    "training/runs/overwriting.py",
 )
 """Files whose tests start processes or train: left out of samples."""
 

@@ -18,6 +18,7 @@ from minadv.training.optimizers import SGD
 from minadv.training.parallel.ranks import ProcessGroup
 from minadv.training.runs import checkpoints, folder, log
 from minadv.training.runs.folder import Blank, RunError, expect_free, expect_same, only_writer, read_config, run_task
+from minadv.training.runs.overwriting import ASIDE
 from tests.support.compare import assert_same_bits
 from tests.support.problems import task
 
@@ -107,14 +108,12 @@ def test_what_is_removed_is_the_run_alone(out: Path, put: Any) -> None:
     folder.clear(out)  # nothing there
     trained(task(put), out)
     (out / "letter.txt").write_text("dear")
-    folder.clear(out)
-    assert [path.name for path in out.iterdir()] == ["letter.txt"]
+    trained(task(put, seed=1), out, overwrite=True)
+    assert sorted(path.name for path in out.iterdir()) == [checkpoints.FOLDER, CONFIG, "letter.txt", LOG]
+    for path in (CONFIG, LOG):
+        (out / path).unlink()
     with pytest.raises(RunError, match="is there already and is not a run"):
         folder.clear(out)
-    (out / "letter.txt").unlink()
-    (out / CONFIG).write_bytes(b"")  # a run that has nothing else yet
-    folder.clear(out)
-    assert list(out.iterdir()) == []
 
 
 def test_a_run_has_one_writer_at_a_time(out: Path) -> None:
@@ -240,3 +239,49 @@ def test_what_may_differ_when_a_run_goes_on() -> None:
         expect_same(Path("run"), theirs, {**theirs, "seed": 2, "data": other})
     with pytest.raises(RunError, match="another kind"):
         expect_same(Path("run"), {"kind": "a"}, {"kind": "b"})
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_an_overwritten_run_stays_until_the_new_one_has_a_checkpoint(
+    killed: bool, out: Path, put: Any, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    trained(task(put), out)
+
+    def everything() -> dict[str, bytes]:
+        return {str(path.relative_to(out)): path.read_bytes() for path in out.rglob("*") if path.is_file()}
+
+    def stop(record: dict[str, Any]) -> None:
+        assert (out / ASIDE / CONFIG).read_bytes() == before[CONFIG]
+        assert folder.restore(out / ASIDE, Blank(task(put).init()), RECIPE).step == 4
+        raise ZeroDivisionError
+
+    before, other = everything(), {**CONFIGURATION, "seed": 8}
+    with monkeypatch.context() as patch:
+        if killed:  # then nothing is put back, and the next one finds it
+            patch.setattr(folder, "_settle", lambda path: None)
+        with pytest.raises(ZeroDivisionError):
+            trained(task(put), out, config=other, overwrite=True, on_step=stop)
+    assert (everything() == before) is not killed
+    assert (f"{out} is the run of before again" in capsys.readouterr().err) is not killed
+    with pytest.raises(ZeroDivisionError):
+        trained(task(put), out, config=other, overwrite=True, on_step=stop)
+    assert everything() == before
+    trained(task(put), out, config=other, overwrite=True)
+    assert read_config(out)["seed"] == 8 and not (out / ASIDE).exists()
+
+
+def test_what_cannot_be_written_is_said_before_any_work(out: Path, put: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    trained(task(put), out)
+    (out / LOG).unlink()
+    (out / LOG).mkdir()
+    for overwrite in (False, True):
+        with pytest.raises(RunError, match=r"log.jsonl is no regular file, expected the log of a run: move it away"):
+            trained(task(put), out, resume=not overwrite, overwrite=overwrite)
+    (out / LOG).rmdir()
+    (out / checkpoints.FOLDER).rename(out / "elsewhere")
+    (out / checkpoints.FOLDER).write_text("x")
+    with pytest.raises(RunError, match=r"checkpoints is a file, expected a folder of checkpoints: move it away"):
+        folder.expect_writable(out)
+    if Path("/proc/self").exists():  # where nobody can write
+        with pytest.raises(RunError, match=r"cannot write to /proc: .*: choose another folder for the run"):
+            expect_free(Path("/proc/there/run"))

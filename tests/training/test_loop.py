@@ -29,7 +29,7 @@ from minadv.training.loop import (
 from minadv.training.optimizers import ASGD, SGD, Adam, RMSProp
 from minadv.training.parallel.workers import OneWorker
 from minadv.training.runs import checkpoints, log
-from minadv.training.schedules import ExponentialDecay, RampDown, RampUp
+from minadv.training.schedules import Constant, ExponentialDecay, RampDown, RampUp
 from tests.support.compare import assert_same_bits, pairs
 from tests.support.problems import Around, Poisoned, Scripted, task
 
@@ -220,7 +220,7 @@ def poisoned(put: Any) -> Any:
 
 def test_other_numbers_that_stop_a_run(put: Any) -> None:
     with pytest.raises(TrainingError, match=r"update is not finite at step 0 \(params\.cells\.0\.W, .*; .* is none"):
-        train(task(put), Recipe(steps=3, optimizer=SGD(1e300)))
+        train(task(put), Recipe(steps=3, optimizer=SGD(1.0), lr_schedule=Constant(1e300)))
     said = r"the norm of the gradient is not finite at step 1 \(all entries are: the largest is 1e\+200, in V\);"
     with pytest.raises(TrainingError, match=said):  # finite, and its square is not
         train(Poisoned(task(put, dtype=np.float64), 1, "V", 1e200), Recipe(steps=3))

@@ -27,7 +27,7 @@ from minadv.data import files
 from minadv.data.language import own, published, topics
 from minadv.data.language.lines import count_words, encode_lines, lines_of
 from minadv.data.language.published import PARTS
-from minadv.data.vocabulary import UNK, Vocabulary
+from minadv.data.vocabulary import EOS, UNK, Vocabulary
 
 NAMES = ("pydoc", *published.PUBLISHED, "folder", "texts")
 _HAS_UNK = re.compile(rf"(?<!\S){UNK}(?!\S)")
@@ -87,6 +87,8 @@ def from_lines(
 ) -> Corpus:
     """The corpus of three lists of lines, "train", "valid" and "test"; ``where`` names their sources in errors."""
     vocabulary = count_words(lines["train"], min_count=min_count)
+    if min_count > 1 and not set(vocabulary.words) - {UNK, EOS}:
+        raise DataError(f"min_count (--min-count) is {min_count:,}, and no word of the training text occurs so often")
     train, valid, test = (
         encode_lines(vocabulary, lines[part], part if where is None else where[part]) for part in PARTS
     )

@@ -26,8 +26,9 @@ _EMPTY = re.compile(r"\n[^\S\n]*\n")
 
 def inside(folder: Path) -> list[Path]:
     """The text files of a folder, by name; hidden ones are left out."""
-    found = (path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES and path.is_file())
-    return sorted(path for path in found if not path.name.startswith("."))
+    named = [path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES and not path.name.startswith(".")]
+    files.tell_links(folder, named)
+    return sorted(path for path in named if path.is_file())
 
 
 def lines(folder: Path) -> dict[str, list[str]]:

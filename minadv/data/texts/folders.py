@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 from minadv.base.errors import DataError
 from minadv.base.streams import permutation, stream
-from minadv.data.files import content, expect_folder, expect_no_nul
+from minadv.data.files import content, expect_folder, expect_no_nul, tell_links
 from minadv.data.texts import encoded, tables
 from minadv.data.texts.documents import Part, Source, Text, expect_classes
 
@@ -46,6 +46,7 @@ def folder(root: Path, name: str = "folder") -> Source:
                 documents.update(here)
                 if f"{part}/{path.name}" != f"train/{UNLABELLED}":
                     counts[part][path.name] = len(here)
+    tell_links(root, [root / file for file in documents])
     expect_classes(counts["train"], counts["test"], str(root))
 
     def texts() -> Iterator[Text]:
@@ -63,6 +64,7 @@ def own(root: Path, test_share: float) -> Source:
     if (root / "train").is_dir() and (root / "test").is_dir():
         return folder(root)
     below = root / "train" if (root / "train").is_dir() else root
+    tell_links(root, _below(below))
     found = [(path.parent.name, path) for path in documents_below(below)]
     labelled = [(label, path) for label, path in found if label != UNLABELLED]
     if not labelled:
@@ -83,13 +85,14 @@ def own(root: Path, test_share: float) -> Source:
 
 def documents_below(root: Path) -> list[Path]:
     """The text files in the folders below a folder, by their names; hidden ones are left out."""
+    return sorted(path for path in _below(root) if path.is_file())
+
+
+def _below(root: Path) -> list[Path]:
+    """The folders in a folder, and what has the name of a text file in them; hidden ones are left out."""
     folders = [path for path in root.iterdir() if path.is_dir() and not path.name.startswith(".")]
-    return sorted(path for folder in folders for path in folder.iterdir() if is_document(path))
-
-
-def is_document(path: Path) -> bool:
-    """Whether a path is that of a text file that nobody has hidden."""
-    return path.suffix.lower() in SUFFIXES and not path.name.startswith(".") and path.is_file()
+    inside = (path for folder in folders for path in folder.iterdir() if path.suffix.lower() in SUFFIXES)
+    return [*folders, *(path for path in inside if not path.name.startswith("."))]
 
 
 def test_rows(labels: Sequence[str], share: float, where: str) -> set[int]:

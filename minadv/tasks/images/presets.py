@@ -49,7 +49,11 @@ CHANGES: dict[str, dict[str, Any]] = {
     "distance": {"help": "distance between the two predictions (default: js, skl for rdrop)"},
     "rule": {"default": "strict"},
     "scale": {"default": "none", "choices": ("none", "inverted", "kept")},
-    "search": {"choices": ("greedy", "reselect", "relax", "memory", "random", "exact")},
+    "search": {
+        "choices": ("greedy", "reselect", "relax", "memory", "random", "exact"),
+        "help": "search for the adversarial mask (add, last); greedy: the paper's; relax, memory: stronger, for "
+        "about the price of greedy with --adv-steps 2; exact: for small networks",
+    },
     "weight": {"default": 1.0},
     "batch": {"help": "sequences a step"},
     "optimizer": {"choices": ("adam", "rmsprop", "sgd")},

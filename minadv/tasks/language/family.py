@@ -65,7 +65,11 @@ CHANGES: dict[str, dict[str, Any]] = {
         "help": "share of units that may flip, or one for each layer, 0: no mask on it (add) "
         "(default: 0.06, three units of a small layer)",
     },
-    "search": {"choices": ("greedy", "reselect", "relax", "random")},
+    "search": {
+        "choices": ("greedy", "reselect", "relax", "random"),
+        "help": "search for the adversarial mask (add); greedy: the paper's; relax: stronger, for about the price of "
+        "greedy with --adv-steps 2",
+    },
     "tries": {"help": "masks that --search random tries (default: 1)"},
     "init": {"help": "mask that the search starts at (add; default: base, if --fresh noise differs, else flip)"},
     "rule": {"default": "strict"},
@@ -93,6 +97,7 @@ class Config(TypedDict):
 
     corpus: Named
     vocabulary: str
+    bptt: Size
 
 
 class Perhaps(TypedDict, total=False):

@@ -53,6 +53,18 @@ class Config(TypedDict):
     vocabulary: Words
 
 
+class OfClassifier(Config):
+    """What the configuration of a classifier says."""
+
+    max_tokens: Size | None
+
+
+class OfPretraining(Config):
+    """What the configuration of a language model for pre-training says."""
+
+    held_out: Size
+
+
 class Perhaps(TypedDict, total=False):
     """What only configurations with texts of a user's own say."""
 

@@ -23,7 +23,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypedDict, TypeVar, overload
 
-from minadv.base.files import CONFIG, SealError, flush_directory, seal, temporary_name, unseal, write_whole
+from minadv.base.files import (
+    CONFIG,
+    SealError,
+    flush_directory,
+    read_regular,
+    seal,
+    temporary_name,
+    unseal,
+    write_whole,
+)
 from minadv.base.numbers import Count
 from minadv.base.schema import expect_type
 from minadv.training.runs.packing import PackingError, arrays_from_file, arrays_to_bytes, pack, unpack
@@ -217,7 +226,7 @@ def _read(path: Path) -> Checkpoint:
 def _configuration(run: Path) -> str | None:
     """The SHA-256 of a run's configuration; None where there is none to read."""
     try:
-        return hashlib.sha256((run / CONFIG).read_bytes()).hexdigest()
+        return hashlib.sha256(read_regular(run / CONFIG)).hexdigest()
     except OSError:
         return None
 

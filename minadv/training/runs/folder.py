@@ -10,20 +10,22 @@ import json
 import math
 import os
 import shlex
-import shutil
+import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from minadv.base.files import CONFIG as CONFIG
 from minadv.base.files import SealError, flush_directory, seal, temporary_name, unseal, write_whole
+from minadv.base.notices import say_once
 from minadv.training.loop import LOG, Recipe, State, finished, newest, read_state, start, train, weights
 from minadv.training.parallel.choose import choose_workers, start_workers
 from minadv.training.parallel.ranks import process_group
 from minadv.training.runs import checkpoints, log, packing
+from minadv.training.runs.overwriting import ASIDE, put_aside, settle
 from minadv.training.task import Task
 
 FORMAT = "minadv run 1"
@@ -55,7 +57,8 @@ def run_task(
 
     ``config`` is what the run's folder says of it, but for the workers, which are added here. ``today`` brings a
     configuration that an earlier version wrote up to what this one would write, to compare the two on ``resume``.
-    ``overwrite`` removes the run that is in the folder already, but no other files. ``workers`` threads or processes
+    ``overwrite`` removes the run that is in the folder already, but no other files, once the new one has a checkpoint;
+    without one, the run of before is there again. ``workers`` threads or processes
     share each batch (default: `choose_workers`); under mpiexec, its ranks do instead, and ``cuda_aware_mpi`` is an
     option of theirs (`minadv.training.parallel.mpi`). ``callbacks`` are those of `train`.
     """
@@ -63,6 +66,8 @@ def run_task(
     with ranks.fail_together(), ExitStack() as held:
         n, resumed = choose_workers(task, workers, ranks.size), None
         if out is not None:
+            if ranks.chief:
+                held.callback(_settle, out)
             whole = {**config, "workers": n, "ranks": ranks.size}
             begun = ranks.agree(lambda: _prepare(out, whole, seed, resume, overwrite, today))
             ranks.agree(lambda: held.enter_context(only_writer(out)))
@@ -99,14 +104,30 @@ def only_writer(path: Path) -> Iterator[None]:
 
 
 def clear(path: Path) -> None:
-    """Remove the run in a folder, if there is one: its checkpoints, its log and, last, its configuration."""
+    """Put the run in a folder, if there is one, aside (`minadv.training.runs.overwriting`)."""
     if not (path / CONFIG).exists():
         expect_free(path)
         return
+    expect_writable(path)
     with only_writer(path):
-        shutil.rmtree(path / checkpoints.FOLDER, ignore_errors=True)
-        (path / LOG).unlink(missing_ok=True)
-        (path / CONFIG).unlink()
+        put_aside(path)
+
+
+def _settle(path: Path) -> None:
+    """Put an overwritten run back if the new one has ended without a checkpoint; else let it go."""
+    if (path / ASIDE).exists():
+        with suppress(RunError), only_writer(path):  # the error: another process writes there, and will do it
+            if settle(path):
+                say_once(f"{path} is the run of before again: the new one has ended without a checkpoint")
+
+
+def expect_foreign(path: Path) -> None:
+    """Raise RunError for the name of a run's configuration, log or checkpoint: nothing else is written there."""
+    above = path.parent.resolve()
+    within = above.name == checkpoints.FOLDER
+    run = above.parent if within else above
+    if (within or path.name in (CONFIG, LOG)) and (run / CONFIG).exists():
+        raise RunError(f"{path} is the name of a file of the run {run}: choose another name")
 
 
 def how_to_resume(path: Path | str) -> str:
@@ -192,6 +213,21 @@ def expect_free(path: Path) -> None:
     begun = temporary_name(path / CONFIG)  # all that a kill at the very beginning leaves
     if path.exists() and not (path.is_dir() and all(found == begun for found in path.iterdir())):
         raise RunError(f"{path} is there already and is not a run of minadv: choose another folder")
+    expect_writable(path)
+
+
+def expect_writable(path: Path) -> None:
+    """Raise RunError unless a run can be written to a folder, which need not be there yet: one is made on trial."""
+    if (path / checkpoints.FOLDER).exists() and not (path / checkpoints.FOLDER).is_dir():
+        raise RunError(f"{path / checkpoints.FOLDER} is a file, expected a folder of checkpoints: move it away")
+    if (path / LOG).exists() and not (path / LOG).is_file():
+        raise RunError(f"{path / LOG} is no regular file, expected the log of a run: move it away")
+    there = next(found for found in (path.absolute(), *path.absolute().parents) if found.exists())
+    try:
+        with tempfile.TemporaryDirectory(dir=there):
+            pass
+    except OSError as error:
+        raise RunError(f"cannot write to {there}: {error.strerror}: choose another folder for the run") from error
 
 
 def expect_same(path: Path, theirs: dict[str, Any], ours: dict[str, Any]) -> None:
@@ -220,6 +256,7 @@ def _prepare(
     begun = (path / LOG).exists() and not overwrite
     if resume and (path / CONFIG).exists():
         expect_same(path, today(read_config(path)), config)
+        expect_writable(path)
     else:
         clear(path) if overwrite else expect_free(path)
         path.mkdir(parents=True, exist_ok=True)

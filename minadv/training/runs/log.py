@@ -24,7 +24,7 @@ from typing import Any, TypeAlias, TypedDict
 import numpy as np
 
 from minadv.base import gpu
-from minadv.base.files import flush_directory, plain, write_whole
+from minadv.base.files import flush_directory, plain, read_regular, write_whole
 from minadv.base.numbers import Count, Portion, ZeroOrMore
 from minadv.base.schema import MISSING, expect_type
 from minadv.base.version import __version__
@@ -32,6 +32,7 @@ from minadv.fast import describe
 from minadv.models.stack import ENGINES
 
 Record: TypeAlias = dict[str, Any]
+MOST = 2**31  # bytes of a log
 
 
 class Evaluation(TypedDict):
@@ -190,7 +191,7 @@ def _line(record: Record) -> bytes:
 
 def _lines(path: Path) -> list[bytes]:
     try:
-        return path.read_bytes().splitlines(keepends=True)
+        return read_regular(path, MOST).splitlines(keepends=True)
     except OSError as error:
         raise LogError(f"cannot read {path}: {error.strerror}") from error
 
