@@ -33,7 +33,7 @@ RUN: dict[str, dict[str, Any]] = {
         "metavar": "RUN",
         "help": "folder to write (default: runs/TASK-METHOD-seedN, with a number behind it if it is there)",
     },
-    "overwrite": {"action": "store_true", "help": "remove a run that is in the folder already"},
+    "overwrite": {"action": "store_true", "help": "take the place of a run that is in the folder"},
     "config": {
         "metavar": "FILE",
         "help": "options from a TOML or JSON file, such as hidden = 64; those on the command line come first",
