@@ -26,6 +26,7 @@ from minadv.training.parallel.choose import choose_workers, start_workers
 from minadv.training.parallel.ranks import process_group
 from minadv.training.runs import checkpoints, log, packing
 from minadv.training.runs.overwriting import ASIDE, put_aside, settle
+from minadv.training.runs.sound import expect_numbers
 from minadv.training.task import Task
 
 FORMAT = "minadv run 1"
@@ -170,7 +171,7 @@ class Blank:
 
 def restore(path: Path, blank: Blank, recipe: Recipe) -> State:
     """The newest state of a run, on the host."""
-    saved = newest(path)
+    saved = checkpoints.latest(path, expect_numbers)
     if saved is None:
         raise RunError(f"{path} has no checkpoint yet: train it further with {how_to_resume(path)}")
     return read_state(saved, start(blank, recipe))
@@ -188,7 +189,8 @@ def best_weights(path: Path | None, recipe: Recipe, state: State) -> Any:
 
 def is_finished(path: Path, blank: Blank, recipe: Recipe) -> bool:
     """Whether a run has nothing left to do."""
-    return newest(path) is not None and finished(recipe, restore(path, blank, recipe))
+    saved = newest(path)
+    return saved is not None and finished(recipe, read_state(saved, start(blank, recipe)))
 
 
 def records(path: Path, step: int, metrics: Iterable[str] = ()) -> list[dict[str, Any]]:
