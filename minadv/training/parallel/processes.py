@@ -14,6 +14,7 @@ import mmap
 import os
 import pickle
 import tempfile
+from functools import reduce
 from multiprocessing.connection import Connection
 from typing import Any, TypeVar
 
@@ -69,11 +70,9 @@ class ProcessWorkers(Workers):
             grads[part.index], said[part.index] = term.grads, sums(term, own)
         for member in self._members:
             said.update(member.receive())
-        total = grads[0]
-        for index in range(1, self._n):
-            here = index in grads  # one of this process's own parts
-            theirs = grads[index] if here else self._memory.read(self._memory.grads[index - 1], params)
-            total = tree_add(total, theirs)
+        for index in said.keys() - grads.keys():
+            grads[index] = self._memory.read(self._memory.grads[index - 1], params)
+        total = reduce(tree_add, [grads[index] for index in range(self._n)])
         return gather(total, [said[index] for index in range(self._n)])
 
     def share(self, inference: Inference[Made]) -> list[Made]:
