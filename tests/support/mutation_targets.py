@@ -119,10 +119,13 @@ TARGETS: dict[str, tuple[str, ...]] = {
     ),
     "training/parallel/members.py": (
         "training/test_members.py",
+        "training/test_worker_threads.py",
+        "training/test_worker_process.py",
         "training/test_inference.py::test_a_reader_that_dies_does_not_speak_of_training",
         "training/test_processes.py::test_an_error_in_a_worker_is_raised_here",
     ),
     "training/parallel/processes.py": (
+        "training/test_worker_threads.py",
         "training/test_members.py",
         "training/test_processes.py::test_flat_memory_holds_a_tree",
         "training/test_processes.py::test_what_cannot_be_sent_is_said",
@@ -130,9 +133,11 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "training/parallel/ranks.py": ("training/test_ranks.py",),
     "training/parallel/threads.py": (
         *(f"training/test_threads.py::{test}" for test in _THREADS),
+        "training/test_worker_threads.py",
         "training/test_members.py",
     ),
     "training/parallel/workers.py": (
+        "training/test_parts.py",
         *(f"training/test_processes.py::{test}" for test in _PARTS),
         "training/test_members.py",
     ),
@@ -204,9 +209,7 @@ FURTHER: dict[str, tuple[str, ...]] = {
         "training/test_inference.py",
     ),
 }
-"""Tests of other files, which are run for the mutants that the tests of the file itself let through.
-
-That they pass without a mutant is known from the suite."""
+"""Tests of other files, which are run for the mutants that the tests of the file itself let through."""
 
 SLOW = (
     *(file for file in TARGETS if file.startswith("training/parallel/")),
