@@ -47,10 +47,12 @@ def test_parts_are_computed_as_threads_compute_them(n: int, at_once: int | None,
     assert [m.name for m in workers._members] == [
         f"worker {k} of {min(n, at_once or n)}" for k in range(1, min(n, at_once or n))
     ]
+    assert len(workers._memory.grads) == n - 1
     ours, theirs = trained(toy, workers), trained(toy, ThreadWorkers(toy, n))
     assert_same_bits(ours.params, theirs.params)
     assert ours.tally == theirs.tally
     assert workers._members == []
+    assert workers._memory.fd is None
 
 
 def test_one_is_no_team(put: Any) -> None:

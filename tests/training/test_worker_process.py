@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from minadv.base import machine, notices
-from minadv.training.parallel.members import Member
+from minadv.training.parallel.members import Member, WorkerError
 
 
 @pytest.fixture(autouse=True)
@@ -55,6 +55,8 @@ def test_what_a_worker_process_begins_with(tmp_path: Path, capfd: Any, monkeypat
     member.hang_up()
     member.end()
     assert member.process.returncode == 0  # also where it was in the middle of a request
+    with pytest.raises(WorkerError, match=r"^worker is gone \(exit code 0\): begin again$"):
+        member.send(b"")
     path = found.pop("path")
     assert found == {
         "arguments": ("3",),
