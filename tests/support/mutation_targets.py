@@ -56,6 +56,11 @@ _PARTS = (
     "test_a_share_draws_its_rows_of_the_whole_batchs_masks",
     "test_alone_reuses_its_buffers",
 )
+_MEMORY = (
+    "test_flat_memory_holds_a_tree",
+    "test_flat_memory_is_as_large_as_its_arrays_and_is_given_back",
+    "test_flat_memory_is_a_file_on_disk_only_where_it_must_be",
+)
 _TABLE = (
     "test_what_is_put_is_recalled",
     "test_a_table_takes_a_bit_for_each_unit",
@@ -118,16 +123,16 @@ TARGETS: dict[str, tuple[str, ...]] = {
         "training/test_members.py",
     ),
     "training/parallel/members.py": (
-        "training/test_members.py",
-        "training/test_worker_threads.py",
         "training/test_worker_process.py",
+        "training/test_worker_threads.py",
+        "training/test_members.py",
         "training/test_inference.py::test_a_reader_that_dies_does_not_speak_of_training",
         "training/test_processes.py::test_an_error_in_a_worker_is_raised_here",
     ),
     "training/parallel/processes.py": (
+        *(f"training/test_processes.py::{test}" for test in _MEMORY),
         "training/test_worker_threads.py",
         "training/test_members.py",
-        "training/test_processes.py::test_flat_memory_holds_a_tree",
         "training/test_processes.py::test_what_cannot_be_sent_is_said",
     ),
     "training/parallel/ranks.py": ("training/test_ranks.py",),

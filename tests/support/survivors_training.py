@@ -10,6 +10,7 @@ _WATCHED = 'given = {"weight": 1.0, "part": Part(0, count, STRONG.group)}  # the
 _PLACE = 'return tree_map(lambda a, b: same_place(a, b) if hasattr(a, "dtype") else a, tree, like)'
 _CAME = "while not (came := bool(request.Test())) and time.monotonic() < last:"
 _U = 'heaviest = max((leaf.nbytes for name, leaf in leaves(params) if name.rpartition(".")[2] == "U"), default=0)'
+_END = "self.process.wait(timeout=5)"
 
 TRAINING: dict[str, list[tuple[str, str, str, str]]] = {
     "no ranks, like one: this process shares its batches with its own workers": [
@@ -44,6 +45,10 @@ TRAINING: dict[str, list[tuple[str, str, str, str]]] = {
         ("training/parallel/ranks.py", "ProcessGroup.meet", "time.sleep(0.001)", "time.sleep(0.002)"),
         ("training/parallel/ranks.py", "ProcessGroup._all_in_distress", "time.sleep(0.01)", "pass"),
         ("training/parallel/ranks.py", "ProcessGroup._all_in_distress", "time.sleep(0.01)", "time.sleep(0.02)"),
+    ],
+    "how long a worker process may take to end before it is killed: any few seconds do": [
+        ("training/parallel/members.py", "Member.end", _END, _END.replace("5", "4")),
+        ("training/parallel/members.py", "Member.end", _END, _END.replace("5", "6")),
     ],
     "from how much work on another worker pays, as measured: what workers compute does not depend on their number": [
         ("training/parallel/inference.py", "", "WORTH = 1e8", "WORTH = 200000000.0"),
