@@ -151,6 +151,16 @@ class Squares:
         return read
 
 
+def test_workers_of_a_training_read_batches_between_its_steps(put: Any) -> None:
+    toy = task(put)
+    workers = ProcessWorkers(toy, 2, toy.init())
+    nll = workers.step(toy.init(), 0, weight=0.0, carry=None).nll
+    for _ in range(2):
+        assert workers.share(Squares()) == [0, 1, 4, 9, 16]
+        assert workers.step(toy.init(), 0, weight=0.0, carry=None).nll == nll
+    workers.close()
+
+
 @dataclass
 class Noted(Squares):
     """Five batches that note who reads them."""
