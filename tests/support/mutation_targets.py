@@ -205,14 +205,6 @@ FURTHER: dict[str, tuple[str, ...]] = {
         "tasks/test_images.py",
     ),
     "training/memory.py": ("training/test_memory.py",),
-    "training/parallel/members.py": ("training/test_processes.py", "training/test_inference.py"),
-    "training/parallel/processes.py": ("training/test_processes.py",),
-    "training/parallel/threads.py": ("training/test_threads.py", "training/test_inference.py"),
-    "training/parallel/workers.py": (
-        "training/test_threads.py",
-        "training/test_ranks.py",
-        "training/test_inference.py",
-    ),
 }
 """Tests of other files, which are run for the mutants that the tests of the file itself let through."""
 
