@@ -10,7 +10,7 @@ import pytest
 from tests.support import mutation, mutation_targets
 from tests.support.copies import ROOT
 from tests.support.mutation import CAUGHT, CUT_OFF, SURVIVED, Bench, Planted, digest, kept_verdicts, planted, sample
-from tests.support.mutation_targets import LEFT_OUT, TARGETS
+from tests.support.mutation_targets import FURTHER, LEFT_OUT, TARGETS
 from tests.support.mutator import Change, changes
 from tests.support.survivors import SURVIVORS
 
@@ -66,6 +66,8 @@ def test_the_changes_of_a_line(line, expected):
         "y = xp.sort(a, axis=n)",
         "namespace(a=a)",
         "@dataclass(frozen=True)\nclass A:\n    a: int",
+        'A = TypeVar("A", covariant=True)',
+        "with suppress(KeyError, ValueError):\n    a = b",
     ],
 )
 def test_what_is_left_as_it_is(text):
@@ -85,7 +87,7 @@ def test_a_change_leaves_the_rest_of_its_file_as_it_is(file):
 
 def test_every_file_of_the_paper_and_of_the_training_core_has_its_tests():
     assert sorted([*TARGETS, *LEFT_OUT]) == mutation_targets.everything()
-    named = {test.split("::")[0] for tests in TARGETS.values() for test in tests}
+    named = {test.split("::")[0] for tests in (*TARGETS.values(), *FURTHER.values()) for test in tests}
     assert [test for test in sorted(named) if not (ROOT / "tests" / test).exists()] == []
 
 
@@ -193,6 +195,35 @@ def test_tests_are_run_once_before_the_first_mutant(monkeypatch, tmp_path):
         assert sorted(test for tests in given for test in tests) == ["a", "b", "c"]
         assert () not in given
         given.clear()
+
+
+def test_without_a_mutant_all_tests_must_pass_that_give_a_verdict(monkeypatch):
+    monkeypatch.setattr(mutation, "TARGETS", {"one.py": ("a", "b"), "other.py": ("b",)})
+    monkeypatch.setattr(mutation, "FURTHER", {"other.py": ("c", "a")})
+    assert mutation.first_tests(["one.py", "other.py"], whole=True) == ("a", "b", "c")
+    assert mutation.first_tests(["other.py"], whole=True) == ("b", "c", "a")
+    assert mutation.first_tests(["one.py", "other.py"], whole=False) == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [(["flip.py"], "tests fail without any mutant"), (["flip.py", "--sample", "3"], "SURVIVED")],
+    ids=["all of a file", "a sample"],
+)
+def test_a_run_ends_where_a_further_test_fails_without_a_mutant(arguments, said, monkeypatch, capsys):
+    class Told(Bench):
+        def __init__(self, folder: Path) -> None: ...
+
+        def verdict(self, mutant, tests):
+            return (CAUGHT, "it fails") if mutant is None and "test_c.py" in tests else (SURVIVED, "")
+
+    monkeypatch.setattr(mutation, "Bench", Told)
+    monkeypatch.setattr(mutation, "FURTHER", {"flip.py": ("test_c.py",)})
+    monkeypatch.setattr(mutation, "digest", lambda file, tests: "")
+    monkeypatch.setattr(mutation, "_load_libraries", lambda: None)
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")  # as it does itself
+    assert mutation.main([*arguments, "--jobs", "1"]) == 1
+    assert capsys.readouterr().out.startswith(said)
 
 
 def test_kept_verdicts_survive_a_kill_and_not_a_change(tmp_path, monkeypatch):

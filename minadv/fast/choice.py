@@ -110,7 +110,7 @@ def by_numba() -> tuple[Steps | None, str]:
             from minadv.fast import numba_steps
     except Exception as error:  # such as a Numba too old for this NumPy; NumPy's own steps still work
         return None, f"Numba {installed} is installed but does not work: {error}"
-    threads.limit_late_libraries()  # Numba has loaded SciPy's BLAS, which has no limit yet
+    threads.limit_threads(None)  # Numba has loaded SciPy's BLAS, which has no limit yet
     return Steps(numba_steps.lstm_step, numba_steps.lstm_step_backward), f"Numba {installed}"
 
 

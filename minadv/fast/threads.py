@@ -25,16 +25,16 @@ _limits: dict[object, int] = {}  # the numbers of the `limit_threads` contexts u
 _before: dict[str, int] = {}  # what each library, by its file, had before the first of them
 
 
-def limit_threads(n: int | None, *, this_thread: bool = False) -> AbstractContextManager[None]:
+def limit_threads(n: int | None) -> AbstractContextManager[None]:
     """A context in which matrix products use at most ``n`` threads, in all Python threads of this process.
 
-    None or a missing threadpoolctl leave everything as it is. A library never gets more threads than it had, nor more
-    than the user's own setting (`minadv.base.machine.BLAS_VARIABLES`). ``this_thread=True`` is for the first act of a
-    pool's thread within such a context: most libraries have one number of threads for the whole process, but those
-    that use OpenMP have one for each thread, and get the context's number there.
+    A missing threadpoolctl leaves everything as it is. A library never gets more threads than it had, nor more than the
+    user's own setting (`minadv.base.machine.BLAS_VARIABLES`). None adds no limit, and lets the limits in use hold for
+    what did not know of them: a library that was loaded meanwhile, and a Python thread that was started meanwhile,
+    since libraries that use OpenMP have a number for each thread, where others have one for the whole process.
     """
-    if not this_thread:
-        return nullcontext() if n is None else _within(n)
+    if n is not None:
+        return _within(n)
     with _lock:
         _apply()
     return nullcontext()
@@ -76,12 +76,6 @@ def _set(library: Any, n: int) -> None:
     let_go(force=True)
     library.set_num_threads(n)
     let_go(force=True)
-
-
-def limit_late_libraries() -> None:
-    """Give a BLAS that was loaded within `limit_threads` as many threads as the others, until that context ends."""
-    with _lock:
-        _apply()
 
 
 def libraries() -> list[dict[str, Any]]:

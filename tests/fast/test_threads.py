@@ -137,7 +137,7 @@ with threads.limit_threads(2):
         import scipy.linalg.blas
         late = max(counts())
         before = counts()
-        threads.limit_late_libraries()
+        threads.limit_threads(None)
         within = counts()
 after = counts()
 print(len(before), set(within), after == sorted([3, late]))

@@ -56,6 +56,11 @@ _PARTS = (
     "test_a_share_draws_its_rows_of_the_whole_batchs_masks",
     "test_alone_reuses_its_buffers",
 )
+_MEMORY = (
+    "test_flat_memory_holds_a_tree",
+    "test_flat_memory_is_as_large_as_its_arrays_and_is_given_back",
+    "test_flat_memory_is_a_file_on_disk_only_where_it_must_be",
+)
 _TABLE = (
     "test_what_is_put_is_recalled",
     "test_a_table_takes_a_bit_for_each_unit",
@@ -118,21 +123,26 @@ TARGETS: dict[str, tuple[str, ...]] = {
         "training/test_members.py",
     ),
     "training/parallel/members.py": (
+        "training/test_worker_process.py",
+        "training/test_worker_threads.py",
         "training/test_members.py",
         "training/test_inference.py::test_a_reader_that_dies_does_not_speak_of_training",
         "training/test_processes.py::test_an_error_in_a_worker_is_raised_here",
     ),
     "training/parallel/processes.py": (
+        *(f"training/test_processes.py::{test}" for test in _MEMORY),
+        "training/test_worker_threads.py",
         "training/test_members.py",
-        "training/test_processes.py::test_flat_memory_holds_a_tree",
         "training/test_processes.py::test_what_cannot_be_sent_is_said",
     ),
     "training/parallel/ranks.py": ("training/test_ranks.py",),
     "training/parallel/threads.py": (
         *(f"training/test_threads.py::{test}" for test in _THREADS),
+        "training/test_worker_threads.py",
         "training/test_members.py",
     ),
     "training/parallel/workers.py": (
+        "training/test_parts.py",
         *(f"training/test_processes.py::{test}" for test in _PARTS),
         "training/test_members.py",
     ),
@@ -197,18 +207,8 @@ FURTHER: dict[str, tuple[str, ...]] = {
         "tasks/test_images.py",
     ),
     "training/memory.py": ("training/test_memory.py",),
-    "training/parallel/members.py": ("training/test_processes.py", "training/test_inference.py"),
-    "training/parallel/processes.py": ("training/test_processes.py",),
-    "training/parallel/threads.py": ("training/test_threads.py", "training/test_inference.py"),
-    "training/parallel/workers.py": (
-        "training/test_threads.py",
-        "training/test_ranks.py",
-        "training/test_inference.py",
-    ),
 }
-"""Tests of other files, which are run for the mutants that the tests of the file itself let through.
-
-That they pass without a mutant is known from the suite."""
+"""Tests of other files, which are run for the mutants that the tests of the file itself let through."""
 
 SLOW = (
     *(file for file in TARGETS if file.startswith("training/parallel/")),

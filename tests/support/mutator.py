@@ -33,10 +33,17 @@ ARITHMETIC = {
     ast.BitOr: ("|", "&"),
 }
 GUARDS = ("strict", "stacklevel")  # keyword arguments that change no result
-WHOLE = ("warn", "print", "isinstance", "hasattr", "reshape")  # arguments are words for a reader, types, or one shape
+WHOLE = (
+    "warn",
+    "print",
+    "isinstance",
+    "hasattr",
+    "reshape",
+    "TypeVar",
+)  # arguments are words for a reader, types, or one shape
 CHECKS = ("namespace", "_check", "forward_inputs", "backward_inputs")  # and expect_...: left out only as a whole
 LAST_AXIS = ("argsort", "sort", "take_along_axis")  # axis is the last one unless they are told otherwise
-SYMMETRIC = ("maximum", "minimum", "max", "min", "hamming", "allclose", "array_equal", "logical_and", "gcd")
+SYMMETRIC = ("maximum", "minimum", "max", "min", "hamming", "allclose", "array_equal", "logical_and", "gcd", "suppress")
 
 
 @dataclass(frozen=True)

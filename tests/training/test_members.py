@@ -12,7 +12,7 @@ from minadv.tasks.images.task import Classify
 from minadv.training.loop import Recipe, train
 from minadv.training.parallel import members, processes
 from minadv.training.parallel.inference import lend, share
-from minadv.training.parallel.members import Processes, WorkerError
+from minadv.training.parallel.members import Processes, WorkerError, can_be_sent
 from minadv.training.parallel.processes import ProcessWorkers
 from minadv.training.parallel.threads import ThreadWorkers
 from minadv.training.parallel.workers import Part, Readers
@@ -47,10 +47,12 @@ def test_parts_are_computed_as_threads_compute_them(n: int, at_once: int | None,
     assert [m.name for m in workers._members] == [
         f"worker {k} of {min(n, at_once or n)}" for k in range(1, min(n, at_once or n))
     ]
+    assert len(workers._memory.grads) == n - 1
     ours, theirs = trained(toy, workers), trained(toy, ThreadWorkers(toy, n))
     assert_same_bits(ours.params, theirs.params)
     assert ours.tally == theirs.tally
     assert workers._members == []
+    assert workers._memory.fd is None
 
 
 def test_one_is_no_team(put: Any) -> None:
@@ -147,6 +149,56 @@ class Squares:
             return number**2
 
         return read
+
+
+def test_workers_of_a_training_read_batches_between_its_steps(put: Any) -> None:
+    toy = task(put)
+    workers = ProcessWorkers(toy, 2, toy.init())
+    nll = workers.step(toy.init(), 0, weight=0.0, carry=None).nll
+    for _ in range(2):
+        assert workers.share(Squares()) == [0, 1, 4, 9, 16]
+        assert workers.step(toy.init(), 0, weight=0.0, carry=None).nll == nll
+    workers.close()
+
+
+@dataclass
+class Noted(Squares):
+    """Five batches that note who reads them."""
+
+    def reader(self) -> Any:
+        NOTED.append(threading.current_thread())
+        return super().reader()
+
+
+NOTED: list[threading.Thread] = []
+
+
+def test_no_more_workers_read_than_there_is_memory_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(members, "most_readers", lambda given: 2)
+    readers = Processes(4)
+    NOTED.clear()
+    assert readers.share(Noted()) == [0, 1, 4, 9, 16]
+    assert len(set(NOTED)) == len(NOTED) == 2
+    readers.close()
+
+
+def test_readers_that_cannot_all_begin_leave_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(name: str, *given: Any, **remedy: Any) -> Any:
+        if name == "worker 2 of 4":
+            raise OSError("no more processes")
+        return ThreadMember(name, *given, **remedy)
+
+    monkeypatch.setattr(members, "Member", start)
+    before = threading.active_count()
+    with pytest.raises(OSError, match="no more processes"):
+        Processes(4)
+    assert threading.active_count() == before
+
+
+def test_what_another_process_can_read() -> None:
+    assert can_be_sent(Squares())
+    assert not can_be_sent(type("Nameless", (Squares,), {})())
+    assert not can_be_sent(lambda: None)
 
 
 @pytest.mark.parametrize("bad", [(0,), (1,), (4,), (2, 3)])

@@ -3,6 +3,7 @@
 import gc
 import os
 import signal
+import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -203,6 +204,31 @@ def test_flat_memory_holds_a_tree() -> None:
     memory.write(memory.grads[1], params)
     assert_same_bits(memory.read(memory.grads[1], params), params)
     assert all(float(np.abs(a).max()) == 0 for _, a in leaves(memory.read(memory.grads[0], params)))
+
+
+def test_flat_memory_is_as_large_as_its_arrays_and_is_given_back() -> None:
+    memory = Shared.make({"W": np.ones((2, 3), np.float32), "b": np.ones(5, np.float32)}, 2)
+    fd = memory.fd
+    assert os.fstat(fd).st_size == 3 * 11 * 4
+    assert [flat.size for flat in (memory.params, *memory.grads)] == [11] * 3
+    for _ in range(2):
+        memory.close()
+        assert memory.fd is None
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(fd)
+    with pytest.raises(ValueError, match=r"dtypes \['float32', 'float64'\], expected one"):
+        Shared.make({"W": np.ones(2, np.float32), "b": np.ones(2)}, 1)
+
+
+@pytest.mark.parametrize("writable", [True, False])
+def test_flat_memory_is_a_file_on_disk_only_where_it_must_be(
+    writable: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders, make = [], tempfile.TemporaryFile
+    monkeypatch.setattr(tempfile, "TemporaryFile", lambda **given: folders.append(given) or make(dir=tmp_path))
+    monkeypatch.setattr(os, "access", lambda path, mode: writable and (path, mode) == ("/dev/shm", os.W_OK))
+    Shared.make({"W": np.ones(2)}, 1).close()
+    assert folders == [{"dir": "/dev/shm" if writable else None}]
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any, TypeVar
 
 from minadv.base import machine, notices
@@ -49,7 +48,6 @@ class Member:
             pass_fds=(theirs.fileno(), *fds),
             env={**machine.one_thread(), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             stdin=subprocess.DEVNULL,
-            cwd=Path.cwd(),
             process_group=0,  # Ctrl-C is for the parent, with which this process ends
         )
         theirs.close()
@@ -102,7 +100,7 @@ def start() -> None:
     module, name, fd, *arguments = sys.argv[1:]
     warnings.simplefilter("ignore", UserWarning)  # the parent process computes a part of the batch as well, and warns
     notices.be_quiet()
-    with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError), limit_threads(1):
+    with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
         getattr(import_module(module), name)(Connection(int(fd)), *arguments)
 
 
@@ -112,7 +110,7 @@ class Batches:
 
     inference: Inference[Any]
     numbers: range
-    each: int = 1  # batches that all processes together read while this one reads one
+    each: int  # batches that all processes together read while this one reads one
 
     def read(self) -> list[Any]:
         """What is read of each."""
@@ -126,7 +124,7 @@ def share_by(members: Sequence[Member], inference: Inference[Made]) -> list[Made
     count = len(members) + 1
     turns = [range(k, len(inference), count) for k in range(count)]
     for member, numbers in zip(members, turns[1:], strict=True):
-        member.send(pickle.dumps(Batches(inference, numbers)))
+        member.send(pickle.dumps(Batches(inference, numbers, count)))
     try:
         own: Any = Batches(inference, turns[0], count).read()
     except Exception as error:

@@ -14,6 +14,7 @@ import mmap
 import os
 import pickle
 import tempfile
+from functools import reduce
 from multiprocessing.connection import Connection
 from typing import Any, TypeVar
 
@@ -69,11 +70,9 @@ class ProcessWorkers(Workers):
             grads[part.index], said[part.index] = term.grads, sums(term, own)
         for member in self._members:
             said.update(member.receive())
-        total = grads[0]
-        for index in range(1, self._n):
-            here = index in grads  # one of this process's own parts
-            theirs = grads[index] if here else self._memory.read(self._memory.grads[index - 1], params)
-            total = tree_add(total, theirs)
+        for index in said.keys() - grads.keys():
+            grads[index] = self._memory.read(self._memory.grads[index - 1], params)
+        total = reduce(tree_add, [grads[index] for index in range(self._n)])
         return gather(total, [said[index] for index in range(self._n)])
 
     def share(self, inference: Inference[Made]) -> list[Made]:
@@ -94,12 +93,11 @@ def _parts(index: int, count: int, n: int) -> list[Part]:
 class Shared:
     """Flat arrays in memory that all workers see: the parameters, and the gradient of each worker but the first."""
 
-    def __init__(self, fd: int, size: int, dtype: str, others: int) -> None:
+    def __init__(self, fd: int, size: int, dtype: str) -> None:
         self.fd: int | None = fd
-        self.size, self.dtype, self.others = size, dtype, others
-        whole = np.frombuffer(mmap.mmap(fd, max(1, (1 + others) * size * np.dtype(dtype).itemsize)), dtype)
-        self.params = whole[:size]
-        self.grads = [whole[n * size : (n + 1) * size] for n in range(1, 1 + others)]
+        self.size, self.dtype = size, dtype
+        whole = np.frombuffer(mmap.mmap(fd, 0), dtype)  # all of the file
+        self.params, *self.grads = whole.reshape(-1, size)
 
     def close(self) -> None:
         """Give the file back, and with the last view of it the memory."""
@@ -117,8 +115,8 @@ class Shared:
         dtype = dtypes.pop()
         folder = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
         with tempfile.TemporaryFile(dir=folder) as file:  # it has no name, and is gone with the last who has it open
-            file.truncate(max(1, (1 + others) * size * np.dtype(dtype).itemsize))
-            return cls(os.dup(file.fileno()), size, dtype, others)
+            file.truncate((1 + others) * size * np.dtype(dtype).itemsize)
+            return cls(os.dup(file.fileno()), size, dtype)
 
     @staticmethod
     def write(flat: Array, tree: Any) -> None:
@@ -140,15 +138,15 @@ class Shared:
 
 def _start(memory: Shared, index: int, count: int, n: int) -> Member:
     assert memory.fd is not None
-    numbers = [memory.fd, memory.size, memory.others, index, count, n]
+    numbers = [memory.fd, memory.size, index, count, n]
     name, arguments = f"worker {index} of {count}", [memory.dtype, *numbers]
     return Member(name, serve, arguments, [memory.fd], remedy="resume the run")
 
 
 def serve(connection: Connection, dtype: str, *numbers: str) -> None:
     """The life of a worker: a task, then steps and batches to read, until the parent is gone."""
-    fd, size, others, index, count, n = map(int, numbers)
-    memory, parts = Shared(fd, size, dtype, others), _parts(index, count, n)
+    fd, size, index, count, n = map(int, numbers)
+    memory, parts = Shared(fd, size, dtype), _parts(index, count, n)
     task = pickle.loads(connection.recv_bytes())  # from our own parent, over a socket that nobody else has
     like, model = task.init(), reusing(task.model)
     connection.send(None)

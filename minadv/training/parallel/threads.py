@@ -13,7 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from contextvars import copy_context
-from functools import partial
+from functools import partial, reduce
 from typing import Any, TypeVar
 
 from minadv.base.trees import tree_add
@@ -39,7 +39,7 @@ class Threads(Readers):
     def __init__(self, n: int) -> None:
         self._n, self._held = n, ExitStack()
         self._held.enter_context(limit_threads(1))
-        pool = ThreadPoolExecutor(max(1, n - 1), "minadv", initializer=partial(limit_threads, 1, this_thread=True))
+        pool = ThreadPoolExecutor(n, "minadv", initializer=partial(limit_threads, None))
         self._others = self._held.enter_context(pool)
 
     def share(self, inference: Inference[Made]) -> list[Made]:
@@ -93,7 +93,5 @@ class ThreadWorkers(Threads, Workers):
             return self._task.term(params, step, weight=weight, carry=carry, part=part, model=model)
 
         made = self.run(lambda: contribution, len(self._members), len(self._members))
-        grads: Any = None
-        for term, _ in made:
-            grads = tree_add(grads, term.grads)
+        grads = reduce(tree_add, [term.grads for term, _ in made])
         return gather(grads, [sums(term, own_carry) for term, own_carry in made])

@@ -104,7 +104,7 @@ class Step:
     nll: float
     value: float
     carry: Any
-    zero_maps: int = 0
+    zero_maps: int
 
 
 class Inference(Protocol[Read]):
