@@ -92,6 +92,7 @@ def test_limits_of_two_python_threads(first_leaves_first: bool) -> None:
 def test_without_threadpoolctl(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     """Then a worker's BLAS threads cannot be limited, which is said, unless the user has set them to one."""
     monkeypatch.setitem(sys.modules, "threadpoolctl", None)
+    monkeypatch.setenv("MINADV_COMPILED", "0")  # what Numba has still to compile is said as well
     monkeypatch.setattr(notices, "_said", set())
     assert threads.libraries() == []
     assert not describe().limits_threads
