@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from experiments.parts import reporting
-from experiments.parts.compared import report
+from experiments.parts.compared import questions, rows, verdict
 
 RESULTS = Path(__file__).parents[2] / "experiments" / "results"
 
@@ -71,24 +71,24 @@ def published(table: str, method: str, digits: int) -> str:
 def compared(task: str) -> list[list[str]]:
     """Rows of a comparison by the protocol: method, error, difference to none, its p, passes, the paper's error."""
     data = read(f"compare-{task}")
-    differences, rows = report.differences(data), []
-    for row, by_seed in report.reported(data).items():
+    differences, table = questions.differences(data), []
+    for row, by_seed in rows.reported(data).items():
         difference, p = differences.get((row, "none"), ("", None))
-        spread = reporting.spread(report.tests(row, by_seed).values())
-        told = ["" if p is None else f"{p:.2g}", report.passes(data, next(iter(by_seed.values())))]
-        rows.append([row, spread, str(difference), *told, published("images", row, 3)])
-    return rows
+        spread = reporting.spread(rows.tests(row, by_seed).values())
+        told = ["" if p is None else f"{p:.2g}", rows.passes(data, next(iter(by_seed.values())))]
+        table.append([row, spread, str(difference), *told, published("images", row, 3)])
+    return table
 
 
 def said(task: str, *pairs: tuple[str, str]) -> str:
     """A line for each pair of a comparison's methods, in words that are no stronger than its test."""
     data = read(f"compare-{task}")
-    return "\n".join(answer for one, other in pairs if (answer := report.said(data, one, other)) is not None)
+    return "\n".join(answer for one, other in pairs if (answer := questions.said(data, one, other)) is not None)
 
 
 def converged(task: str) -> str:
     """Whether a comparison had converged by the protocol's rule, in words."""
-    return report.converged(read(f"compare-{task}"))
+    return verdict.converged(read(f"compare-{task}"))
 
 
 def one_column(name: str, paper: str, digits: int = 2) -> list[list[str]]:

@@ -11,10 +11,9 @@ import numpy as np
 from _site.drawing import WIDTH, Shown, line, svg, text
 from _site.plots import round_ticks
 from _site.results import RESULTS, load
-from experiments.parts.compared import report
 from experiments.parts.compared.plan import LABELLED_ALONE, TASKS
-from experiments.parts.compared.questions import named_pair
-from experiments.parts.compared.rows import task_of
+from experiments.parts.compared.questions import differences, named_pair
+from experiments.parts.compared.rows import reported, task_of, tests
 
 Found = Mapping[str, Any]
 
@@ -54,8 +53,8 @@ def tally(found: Mapping[str, Found], one: str, other: str) -> str | None:
         if SAME.get(name) in found and {one, other} <= set(LABELLED_ALONE):
             continue
         pair = named_pair((one, other), task_of(data))
-        if pair in (differences := report.differences(data)):
-            made.append(differences[pair])
+        if pair in (compared := differences(data)):
+            made.append(compared[pair])
     if not made:
         return None
     beyond = [difference.mean for difference, p in made if p < 0.05]
@@ -79,9 +78,9 @@ def figure(found: Mapping[str, Found]) -> Shown:
     """Each method's difference to none in per cent of none's result, a task below the other, with 95 % intervals."""
     rows: list[tuple[str, tuple[float, float, float] | None]] = []
     for name, data in found.items():
-        none = float(np.mean(list(report.tests("none", report.reported(data)["none"]).values())))
+        none = float(np.mean(list(tests("none", reported(data)["none"]).values())))
         rows.append((f"{name} (none: {none:.3g})", None))
-        for (row, other), (d, _) in report.differences(data).items():
+        for (row, other), (d, _) in differences(data).items():
             if other == "none":
                 low, mean, high = (100 * value / none for value in (d.low, d.mean, d.high))
                 rows.append((row, (low, mean, high)))

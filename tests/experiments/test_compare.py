@@ -19,7 +19,7 @@ from experiments import compare
 from experiments.parts import reporting, tfidf
 from experiments.parts.compared import images, language, makers, plan, report, texts
 from experiments.parts.compared.plan import MATCHED, METHODS, SEARCHES, TASKS, TUNING, Job
-from experiments.parts.compared.rows import rows_of
+from experiments.parts.compared.rows import reported, rows_of
 from experiments.parts.compared.work import Known, ensembles, found_result, work
 from experiments.parts.naive_bayes import counts
 from minadv.regularizers import FD, VD, AdD, Plain, RDrop
@@ -116,7 +116,7 @@ def test_a_whole_comparison_and_what_it_finds_done(tmp_path: Path, monkeypatch: 
     command = ["tiny", "--workers", "1", "--runs", str(tmp_path / "runs"), "--out", str(tmp_path / "out")]
     compare.main(command)
     data = reporting.read_results(tmp_path / "out" / "compare-tiny.json")
-    table = report.reported(data)
+    table = reported(data)
     assert list(table) == [*rows_of("none", TINY), *rows_of("FD", TINY), "AdD K=2"]
     assert all(by_seed.keys() == {0, 1} for by_seed in table.values())
     text = (tmp_path / "out" / "compare-tiny.md").read_text()
@@ -191,7 +191,7 @@ def test_a_comparison_of_texts_begins_with_one_language_model(tmp_path: Path, mo
     command = ["reviews", "--workers", "1", "--runs", str(tmp_path / "runs"), "--out", str(tmp_path / "out")]
     compare.main(command)
     data = reporting.read_results(tmp_path / "out" / "compare-reviews.json")
-    assert list(report.reported(data)) == list(REVIEWS.methods)
+    assert list(reported(data)) == list(REVIEWS.methods)
     assert {r["made"]["engine"] for r in makers.read(data)} <= {"plain", "fast-3"}
     page = (tmp_path / "out" / "compare-reviews.md").read_text()
     assert "logistic regression on tf-idf" in page and "AdD K=1 + VAT" in page

@@ -10,6 +10,7 @@ pytest.importorskip("tqdm", reason="experiments show progress")
 from experiments.parts import reporting
 from experiments.parts.compared import makers, report
 from experiments.parts.compared.choice import best_setting
+from experiments.parts.compared.questions import differences
 from experiments.parts.compared.verdict import verdict
 from experiments.parts.statistics import coverage, detectable
 from tests.support.comparisons import made_up
@@ -165,7 +166,7 @@ def test_ensembles_are_compared_where_that_was_planned_before_the_runs() -> None
     for method, n in (("none", 4), ("FD", 2)):
         data["results"] += [{**r, "networks": n} for r in data["results"] if r["method"] == method]
     pair = ("FD, 2 networks", "none, 4 networks")
-    assert pair in report.differences(data) and "FD, 2 networks is better than none, 4 networks" in report.page(data)
+    assert pair in differences(data) and "FD, 2 networks is better than none, 4 networks" in report.page(data)
     for name in ("digits", "mnist-2000", "mnist-20000"):
         data["facts"]["task"]["name"] = name
-        assert pair not in report.differences(data)
+        assert pair not in differences(data)

@@ -14,9 +14,9 @@ pytest.importorskip("tqdm", reason="experiments show progress")
 
 from experiments import compare
 from experiments.parts import reporting
-from experiments.parts.compared import images, plan, report, texts
+from experiments.parts.compared import images, plan, texts
 from experiments.parts.compared.plan import MATCHED, Job
-from experiments.parts.compared.rows import row_of, rows_of
+from experiments.parts.compared.rows import reported, row_of, rows_of
 from experiments.parts.compared.work import (
     Clock,
     Known,
@@ -161,7 +161,7 @@ def test_what_is_done_goes_on_without_its_folders(tmp_path: Path, monkeypatch: p
     names = [job.folder.relative_to(job.root) for job in trained]
     again = {name.name for n, name in enumerate(names) if name in names[:n]}
     assert len(again) == 1 and again.pop().startswith("none")  # its ensemble was not done: once more
-    table = report.reported(reporting.read_results(tmp_path / "out" / "compare-tiny.json"))
+    table = reported(reporting.read_results(tmp_path / "out" / "compare-tiny.json"))
     assert list(table) == [*rows_of("none", TINY), *rows_of("FD", TINY), "AdD K=2"]
 
 

@@ -53,28 +53,28 @@ def test_what_the_chapter_says_of_random_masks_under_attack() -> None:
 
 
 def test_what_the_chapter_says_of_longer_training() -> None:
-    rows = found.report.reported(found.read("compare-digits"))
+    rows = found.rows.reported(found.read("compare-digits"))
     told = ("best_epoch", "valid_loss", "test")
     same = [all(rows["none"][seed][name] == r[name] for name in told) for seed, r in rows["none, 4 x longer"].items()]
     assert 2 * sum(same) == len(same) == 10
 
 
 def test_what_the_chapter_says_of_flips() -> None:
-    rows = found.report.reported(found.read("compare-mnist-2000"))
+    rows = found.rows.reported(found.read("compare-mnist-2000"))
     strength = {row: by_seed[0]["strength"] for row, by_seed in rows.items()}
     assert all(strength["AdD K=2"] == 2 * strength[row] for row in ("AdD K=1", "reselect", "Memory"))
 
 
 def test_what_the_chapter_says_of_cost() -> None:
     for task in ("digits", "mnist-2000"):
-        rows = found.report.reported(found.read(f"compare-{task}"))
+        rows = found.rows.reported(found.read(f"compare-{task}"))
         seconds = {row: sum(r["seconds"] for r in by_seed.values()) for row, by_seed in rows.items()}
         assert seconds["FD, 2 networks"] > seconds["AdD K=2"]
 
 
 def test_what_the_chapter_says_of_images() -> None:
     for task in ("digits", "mnist-2000"):
-        pairs = found.report.differences(found.read(f"compare-{task}"))
+        pairs = found.questions.differences(found.read(f"compare-{task}"))
         beyond = {pair: difference.mean for pair, (difference, p) in pairs.items() if p < 0.05}
         assert all(beyond[row, "none"] < 0 for row in ("AdD K=1", "AdD K=2", "reselect", "Relax", "Memory", "FD"))
         assert ("none, 4 x longer", "none") not in beyond

@@ -4,6 +4,8 @@ import copy
 
 from _site import results, summary
 
+from experiments.parts.compared.rows import reported
+
 
 def test_sentences_count_tasks_by_their_tests():
     found = {"mnist-2000": results.load("compare-mnist-2000")}
@@ -57,9 +59,9 @@ def test_the_figure_has_every_row_with_its_interval():
     drawn = summary.figure(found)
     for name, data in found.items():
         assert name in drawn.text
-        for row in summary.report.reported(data):
+        for row in reported(data):
             assert row == "none" or f"{row} " in drawn.text
-    assert drawn.html.count("<circle") == sum(len(summary.report.reported(data)) - 1 for data in found.values())
+    assert drawn.html.count("<circle") == sum(len(reported(data)) - 1 for data in found.values())
 
 
 def test_every_comparison_is_of_the_plan():

@@ -145,6 +145,7 @@ def test_who_trains_a_run(out: Path, put: Any, monkeypatch: pytest.MonkeyPatch) 
         told.append("end")
 
     monkeypatch.setattr(folder, "process_group", Ranks)
+    monkeypatch.setattr(folder, "choose_workers", lambda task, workers, ranks: workers)  # of a GPU there is one
     monkeypatch.setattr(folder, "start_workers", start_workers)
     monkeypatch.setattr(folder, "train", lambda *_, workers, **__: told.append(f"train by {workers}"))
     trained(task(put), out, workers=2, cuda_aware_mpi=True)

@@ -9,12 +9,8 @@ import numpy as np
 from experiments.parts import reporting
 from experiments.parts.compared import makers
 from experiments.parts.compared.plan import TUNING
-from experiments.parts.compared.questions import differences as differences
-from experiments.parts.compared.questions import said as said
-from experiments.parts.compared.rows import Data, expect_alike
-from experiments.parts.compared.rows import passes as passes
-from experiments.parts.compared.rows import reported as reported
-from experiments.parts.compared.rows import tests as tests
+from experiments.parts.compared.questions import differences
+from experiments.parts.compared.rows import Data, expect_alike, passes, reported, tests
 from experiments.parts.compared.verdict import verdict
 from experiments.parts.statistics import coverage, detectable
 
