@@ -57,7 +57,6 @@ class VD(Regularizer):
 
     def __post_init__(self) -> None:
         expect_fields(self)
-        masks.expect_scale(self.scale, self.p)
 
     def term(self, on: Setting) -> Term:
         return _likelihood_only(on, on.random_masks(self.p, self.sites, self.scale))
@@ -82,7 +81,6 @@ class EL(Regularizer):
     def __post_init__(self) -> None:
         distances.by_name(self.distance)
         expect_fields(self)
-        masks.expect_scale(self.scale, self.p)
 
     def term(self, on: Setting) -> Term:
         noise = on.second_noise(self.share_noise)
@@ -117,7 +115,6 @@ class FD(Regularizer):
     def __post_init__(self) -> None:
         distances.by_name(self.distance)
         expect_fields(self)
-        masks.expect_scale(self.scale, self.p)
 
     def term(self, on: Setting) -> Term:
         m1, m2 = (on.random_masks(self.p, self.sites, self.scale) for _ in range(2))
