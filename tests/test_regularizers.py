@@ -293,6 +293,7 @@ SHARE, FLIPS = "a share of the units from 0 to 1", "a whole number of at least 1
         (VD, {"sites": (1,)}, r"sites\[0\] is 1, expected a text"),
         *((EL, {"lam": value}, "lam is .*, expected an array, or None") for value in ("x", math.nan, object())),
         (VD, {"scale": np.arange(3)}, r"scale is array\(\[0, 1, 2\]\), expected one of 'none', 'inverted', 'kept'"),
+        (AdD, {"scale": "inverted"}, 'scale="inverted" needs the probability of dropping: give p'),
         (FD, {"distance": np.zeros((9, 2))}, r"distance is array\(.*\.\.\., expected one of 'js', 'kl'"),
     ],
 )
