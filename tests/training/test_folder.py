@@ -286,3 +286,14 @@ def test_what_cannot_be_written_is_said_before_any_work(out: Path, put: Any, mon
     if Path("/proc/self").exists():  # where nobody can write
         with pytest.raises(RunError, match=r"cannot write to /proc: .*: choose another folder for the run"):
             expect_free(Path("/proc/there/run"))
+
+
+def test_nothing_else_is_written_over_a_file_of_a_run(out: Path, tmp_path: Path) -> None:
+    for where in (out, tmp_path / "other"):
+        (where / checkpoints.FOLDER).mkdir(parents=True)
+    (out / CONFIG).touch()
+    for name in (CONFIG, LOG, f"{checkpoints.FOLDER}/any"):
+        with pytest.raises(RunError, match=f"is the name of a file of the run {out}: choose another name"):
+            folder.expect_foreign(out / name)
+        folder.expect_foreign(tmp_path / "other" / name)
+    folder.expect_foreign(out / "drawn.png")
