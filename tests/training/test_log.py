@@ -133,6 +133,13 @@ def test_a_full_disk_is_said(path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         append(path, {"step": 40})
 
 
+def test_a_file_of_gigabytes_is_no_log(path: Path) -> None:
+    path.touch()
+    os.truncate(path, 2**31 + 1)
+    with pytest.raises(LogError, match="it has 2,147,483,649 bytes, expected at most 2,147,483,648"):
+        read(path)
+
+
 def test_a_log_is_never_overwritten(path: Path) -> None:
     before = path.read_bytes()
     with pytest.raises(LogError, match="is there already"):
