@@ -156,10 +156,10 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "training/runs/checkpoints.py": ("training/test_checkpoints.py",),
     "training/runs/folder.py": ("training/test_folder.py",),
     "training/runs/log.py": ("training/test_log.py",),
-    "training/runs/overwriting.py": ("training/test_folder.py",),
+    "training/runs/overwriting.py": ("training/test_overwriting.py", "training/test_folder.py"),
     "training/runs/packing.py": ("training/test_packing.py", "training/test_checkpoints.py"),
     "training/runs/sound.py": ("training/test_sound.py",),
-    "training/schedules.py": ("training/test_schedules.py",),
+    "training/schedules.py": ("training/test_schedules.py", "training/test_recipe.py"),
     "training/task.py": (
         "training/test_inference.py::test_how_many_readers",
         "training/test_inference.py::test_as_many_readers_as_there_is_memory_for",
