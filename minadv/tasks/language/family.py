@@ -282,13 +282,8 @@ FAMILY = Family(
     identify=identify,
     expect_data=expect_corpus,
     size=lambda run, part: f"{len(getattr(run.data, part)) - 1:,} words",
-    settings={
-        "bptt": lambda text: max(1, min(70, (len(text.train) - 1) // 20)),
-        **SETTINGS,
-        "columns": 1,
-        "start": None,
-        "draws": "philox-1",
-    },
+    settings={**SETTINGS, "bptt": lambda text: max(1, min(70, (len(text.train) - 1) // 20))}
+    | {"columns": 1, "start": None, "draws": "philox-1"},
     begins_with="start",
     recipe=BY_DEFAULT,
     schedules=schedules,

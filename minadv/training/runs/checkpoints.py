@@ -164,11 +164,8 @@ def latest(run: str | Path, expect: Callable[[int, dict[str, Any]], None] | None
             checkpoint = verify(path)
             if expect is not None:
                 expect(checkpoint.step, {**checkpoint.scalars, **arrays_from_file(checkpoint.tensors)})
-        except CheckpointError as error:
-            problems.append(str(error))
-            continue
-        except ValueError as error:  # of expect, or PackingError
-            problems.append(f"{path}: {error}")
+        except (CheckpointError, ValueError) as error:  # only the first names the file
+            problems.append(str(error) if isinstance(error, CheckpointError) else f"{path}: {error}")
             continue
         for problem in problems:
             warnings.warn(f"{problem}; using {path.name} instead", CheckpointWarning, stacklevel=2)
