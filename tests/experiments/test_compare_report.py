@@ -39,6 +39,7 @@ def test_whether_none_converged_is_said() -> None:
     for r in data["results"]:
         r["valid_losses"] = [3.0, 2.0, 1.5, 1.4, 1.3]
     assert "Not converged: " in report.page(data)
+    assert "(its least: epoch 2, 7.1 % below the least before that)" in report.page(data)
     assert "What more training does: none, 4 x longer cannot be told from none" in report.page(data)
 
 

@@ -27,17 +27,24 @@ def verdict(data: Data) -> str:
 
 
 def converged(data: Data) -> str:
-    """Whether the mean validation loss of none had stopped improving before the last fifth; if not, what more does."""
+    """Whether the mean validation loss of none had stopped improving before the last fifth.
+
+    If it had not: how much it fell in that fifth, and what more training does.
+    """
     curves = [r["valid_losses"] for r in reported(data)["none"].values()]
     mean = np.mean(curves, axis=0)
     cut = len(mean) - max(1, len(mean) // 5)
-    stopped = float(mean[cut:].min()) >= float(mean[:cut].min())
+    before, last = float(mean[:cut].min()), float(mean[cut:].min())
+    stopped = last >= before
     verb = "had stopped" if stopped else "had not stopped"
     least = data["facts"]["task"]["epochs"] * (int(mean.argmin()) + 1) / len(mean)
     word = "Converged" if stopped else "Not converged"
     curve = f"the mean validation loss of none {verb} improving before the last fifth of training"
+    by = "" if stopped else f", {100 * (1 - last / before):.2g} % below the least before that"
     longer = None if stopped else said(data, named("none, N x longer", task_of(data)), "none")
-    return f"{word}: {curve} (its least: epoch {least:g})." + (f" What more training does: {longer}." if longer else "")
+    return f"{word}: {curve} (its least: epoch {least:g}{by})." + (
+        f" What more training does: {longer}." if longer else ""
+    )
 
 
 def unchanged(data: Data) -> list[str]:
