@@ -1,8 +1,11 @@
 """The suite notices mistakes: each mutant makes the file of tests that should catch it fail."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+import minadv
 from tests.support import mutants, mutants_adversary, mutants_training, mutants_words
 from tests.support.museum import MUSEUM
 from tests.support.mutants import TESTS_FAILED, run
@@ -44,6 +47,13 @@ def test_mutant_is_caught(mutant):
     expect_numba_for(mutant.caught_by)
     result = run(mutant, [mutant.caught_by])
     assert result.returncode == TESTS_FAILED, f"exit code {result.returncode}\n{result.stdout}{result.stderr}"
+
+
+@pytest.mark.parametrize("file", sorted({mutant.file for mutant in MUTANTS}))
+def test_a_mutant_changes_a_line_that_stands_there(file):
+    text = (Path(minadv.__file__).parent / file).read_text()
+    for mutant in (mutant for mutant in MUTANTS if mutant.file == file):
+        assert mutants.planted(text, mutant) != text
 
 
 def test_each_mutant_has_a_name_of_its_own():

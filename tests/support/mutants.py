@@ -226,6 +226,12 @@ sys.exit(pytest.main(sys.argv[1:]) if found == pathlib.Path.cwd() else {WRONG_PA
 """
 
 
+def planted(text: str, mutant: Mutant) -> str:
+    """The text of the mutant's file with the mutant in it."""
+    assert text.count(mutant.old) == 1, f"{mutant.file} has {mutant.old!r} {text.count(mutant.old)} times, not once"
+    return text.replace(mutant.old, mutant.new)
+
+
 def run(mutant: Mutant | None, files: list[str]) -> subprocess.CompletedProcess[str]:
     """Run these files of tests against a copy of the package, with the mutant planted in it if there is one."""
     with tempfile.TemporaryDirectory() as folder:
@@ -233,11 +239,7 @@ def run(mutant: Mutant | None, files: list[str]) -> subprocess.CompletedProcess[
         copy_tree(copy)
         if mutant is not None:
             source = copy / "minadv" / mutant.file
-            text = source.read_text()
-            assert text.count(mutant.old) == 1, (
-                f"{mutant.file} has {mutant.old!r} {text.count(mutant.old)} times, not once"
-            )
-            source.write_text(text.replace(mutant.old, mutant.new))
+            source.write_text(planted(source.read_text(), mutant))
         command = [sys.executable, "-c", CHECKED_PYTEST, *QUIET, *(f"tests/{file}" for file in files)]
         given = {"cwd": copy, "env": environment(copy), "capture_output": True, "text": True, "timeout": SECONDS}
         try:

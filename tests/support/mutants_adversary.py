@@ -32,7 +32,7 @@ TABLE = {
         ("states one step late", "g[u] * h[u]", "g[u] * h[u + 1]", MAPS),
         ("u = t left out", "dm = dm + dread[t - 1] * h[t]", "pass", MAPS),
         ("one site without influence is a zero map", "~xp.stack([", "xp.stack([~", ZERO),
-        ("one example without influence warns", "if bool(zero.all())", "if bool(zero.any())", ZERO),
+        ("one example without influence warns", "check_all(zero, warn)", "check_all(zero | zero.any(), warn)", ZERO),
         ("a sure prediction loses its map", " & (apart <= rounding * size)", "", ZERO),
         ("a feature of another step unseen", ".max(axis=2).max(axis=0)", ".max(axis=2)[0]", ZERO),
     ],
@@ -53,8 +53,8 @@ TABLE = {
         ("the worst kept", "visit.d > top.d", "visit.d < top.d", SEARCH),
         (
             "rounding keeps a mask",
-            "replace(found, d=namespace(same).where(same, 0, found.d)), same",
-            "found, same",
+            "return replace(found, d=d), same",
+            "return found, same",
             ZERO,
         ),
         ("only the first zero map counted", "self.zero[0] | zero", "self.zero[0] & zero", ZERO),
@@ -110,7 +110,7 @@ TABLE = {
         ("base pass lost to the search", "keep_for_search(base.cache)", "pass", TOGETHER),
     ],
     "relax.py": [
-        ("margin's side reversed", "> promises[0], 1, -1)", "> promises[0], -1, 1)", RELAX),
+        ("margin's side reversed", "xp.where(surer, g, -g)", "xp.where(surer, -g, g)", RELAX),
         ("equal promises to the other side", "promises[1] > promises[0]", "promises[1] >= promises[0]", RELAX),
         ("margin of m, not of eps", "masks.scale_backward(e, dm[n], objective.scale, p=objective.p)", "dm[n]", RELAX),
         ("changes from the full network", "objective.m0.get(n, 1)", "1", RELAX),
@@ -164,7 +164,7 @@ TABLE = {
         ("always afresh", "start = {n: xp.where(afresh, half[n], kept[n])", "start = {n: half[n]", MEMORY),
         ("remembered distance of another mask", "xp.where(afresh[:, 0], visits[0].d, there.d)", "visits[0].d", MEMORY),
         ("the base mask at distance zero", "xp.where(afresh, selected[n], kept[n])", "kept[n]", MEMORY),
-        ("the remembered mask lent", "(selected, kept), second))", "(selected,), second))", MEMORY),
+        ("the remembered mask lent", "(selected, kept), second)", "(selected,), second)", MEMORY),
         (
             "lent by the sign of the map",
             "(((1 - 2 * e) * im[n])[:, None] * lent[n])",

@@ -54,8 +54,8 @@ TABLE = {
         ("truncation takes the first steps", "run(T - kept, T, state)", "run(0, kept, state)", TEXT),
         (
             "the sigmoid's other logit",
-            'dlogits[..., 1:] if self.output == "sigmoid"',
-            'dlogits[..., :1] if self.output == "sigmoid"',
+            "dlogits = dlogits[..., 1:]",
+            "dlogits = dlogits[..., :1]",
             TEXT,
         ),
     ],
