@@ -187,8 +187,17 @@ def test_a_bad_line_in_the_middle(path: Path, bad: bytes) -> None:
     assert path.read_bytes() == b"".join(lines[:3])
 
 
+@pytest.mark.parametrize(
+    ("bad", "why"), [(b'{"step": "a"}\n', "step is 'a', expected an integer"), (b"step 3\n", "it is no JSON: b'step 3")]
+)
+def test_why_a_line_is_bad(path: Path, bad: bytes, why: str) -> None:
+    path.write_bytes(bad + path.read_bytes())
+    with pytest.raises(LogError, match=f"line 1 of .* is not a record of a log: {why}"):
+        read(path)
+
+
 def test_bad_records(path: Path) -> None:
-    with pytest.raises(LogError, match="the record has step None, expected an integer"):
+    with pytest.raises(LogError, match=r"^step is None, expected an integer"):
         append(path, {"loss": 1.0})
     with pytest.raises(TypeError, match="JSON cannot hold"):
         append(path, {"step": 1, "what": object()})

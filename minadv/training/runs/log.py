@@ -17,6 +17,7 @@ import json
 import os
 import platform
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeAlias, TypedDict
@@ -143,11 +144,11 @@ def read(path: Path) -> list[Record]:
     lines = _lines(path)
     records = []
     for n, line in enumerate(lines, 1):
-        record = _parse(line)
-        if record is not None:
-            records.append(record)
-        elif n < len(lines):
-            raise LogError(f"line {n} of {path} is not a record of a log: {line[:60]!r}")
+        try:
+            records.append(_parse(line))
+        except LogError as error:
+            if n < len(lines):
+                raise LogError(f"line {n} of {path} is not a record of a log: {error}") from error
     return records
 
 
@@ -176,8 +177,11 @@ def expect_evaluations(path: Path, records: list[Record], metrics: Iterable[str]
 
 def rewind(path: Path, step: int) -> list[Record]:
     """Cut a log back to what was known at a step, and return it: no torn or bad line, no record of a later step."""
-    lines = _lines(path)
-    kept = [(line, record) for line in lines if (record := _parse(line)) is not None and record["step"] <= step]
+    lines, kept = _lines(path), []
+    for line in lines:
+        with suppress(LogError):
+            if (record := _parse(line))["step"] <= step:
+                kept.append((line, record))
     if len(kept) < len(lines):
         write_whole(path, b"".join(line for line, _ in kept))
         flush_directory(path.parent)
@@ -196,19 +200,19 @@ def _lines(path: Path) -> list[bytes]:
         raise LogError(f"cannot read {path}: {error.strerror}") from error
 
 
-def _parse(line: bytes) -> Record | None:
-    """The record of a line; None if the line is torn, is no JSON, or says no step."""
+def _parse(line: bytes) -> Record:
+    """The record of a line; raises LogError if the line is torn, is no JSON, or says no step."""
     if not line.endswith(b"\n"):
-        return None
+        raise LogError("the line is torn")
     try:
-        record = json.loads(line)
-        _expect_step(record)
-    except (ValueError, RecursionError):  # bad JSON and bad UTF-8 are ValueErrors too
-        return None
-    return record  # type: ignore[no-any-return]
+        record: Record = json.loads(line)
+    except (ValueError, RecursionError) as error:  # bad JSON and bad UTF-8 are ValueErrors too
+        raise LogError(f"it is no JSON: {line[:60]!r}") from error
+    _expect_step(record)
+    return record
 
 
 def _expect_step(record: Any) -> None:
     step = record.get("step") if isinstance(record, dict) else None
     if not isinstance(step, int | np.integer) or isinstance(step, bool):
-        raise LogError(f"the record has step {step!r}, expected an integer")
+        raise LogError(f"step is {step!r}, expected an integer")
