@@ -103,7 +103,8 @@ def device_of(config: dict[str, Any], asked: DeviceName | None = None) -> Device
 def is_finished(run: str | Path) -> bool:
     """Whether a run has nothing left to do."""
     config = read_config(Path(run))
-    return folder.is_finished(Path(run), blank(config), build_recipe(config["recipe"]))
+    recipe = build_recipe(config["recipe"])
+    return folder.is_finished(Path(run), blank(config, recipe), recipe)
 
 
 def _begun_with(path: Path, config: dict[str, Any], setting: str) -> str | None:

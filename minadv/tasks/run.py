@@ -136,8 +136,7 @@ def load(run: str | Path, data: Any = None, *, model: Any = None) -> Run:
     config = read_config(path)
     family, recipe = of_kind(kind_of(config), path), build_recipe(config["recipe"])
     model = given_or_built(config["model"], model, "model", path)
-    expect_loadable(model, recipe, config["dtype"])
-    state = folder.restore(path, blank(config, model), recipe)
+    state = folder.restore(path, blank(config, recipe, model), recipe)
     if data is not None:
         family.expect_data(config, data, str(path))
     records = folder.records(path, state.step, family.metrics)
@@ -169,9 +168,10 @@ def opened(
     return replace(run, model=run.family.complete(model, run.vocabulary)) if has_words else run
 
 
-def blank(config: dict[str, Any], model: Any = None) -> Blank:
-    """What a run's state looks like, for reading its checkpoints."""
+def blank(config: dict[str, Any], recipe: Recipe, model: Any = None) -> Blank:
+    """What a run's state looks like, for reading its checkpoints; raises ValueError if there is no memory for it."""
     model = given_or_built(config["model"], None, "model", "the run") if model is None else model
+    expect_loadable(model, recipe, config["dtype"])
     params = model.init(np.random.default_rng(0), dtype=config["dtype"])
     carry = of_kind(kind_of(config)).carry(model, config)
     if "memory" in config:

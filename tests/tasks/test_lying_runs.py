@@ -23,6 +23,7 @@ import pytest
 import minadv
 from minadv.base.files import seal, unseal
 from minadv.cli import main
+from minadv.models import Classifier
 from minadv.tasks.schema import read_config
 from minadv.training.runs import checkpoints
 
@@ -205,6 +206,21 @@ def test_a_configuration(name: str, at: str, value: Any, message: str, run: Any,
         [line] = said.splitlines()
         assert line.startswith(f"minadv: {path}/config.json: ")
         assert message in line
+
+
+@pytest.mark.parametrize("command", [["eval"], ["train", "--resume"], ["train", "--train-steps", "99", "--resume"]])
+def test_sizes_that_no_machine_has(command: list[str], run: Any, says: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def drawn(*_: object, **__: object) -> None:
+        raise AssertionError("parameters were drawn")
+
+    path = run("images")
+    set_config(path, changed(unseal(path / "config.json")["config"], ("model", "n_hidden"), 10**7))
+    monkeypatch.setattr(Classifier, "init", drawn)
+    code, said = says(*command, path)
+    assert code == 2
+    assert said.startswith("minadv: the run needs 4") and said.endswith(
+        "lower n_hidden (--hidden), which is 10,000,000\n"
+    )
 
 
 def test_files_that_are_no_tables(run: Any, says: Any) -> None:
