@@ -114,8 +114,7 @@ def facts(started: float, others: float, arguments: Sequence[str], **settings: A
             found[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             found[name] = None
-    date = time.strftime("%Y-%m-%d %H:%M", time.localtime(started))
-    told = {**reporting.facts(started), **found, "busy": others, "date": date, **settings}
+    told = {**reporting.facts(started), **found, "busy": others, **settings}
     return {**told, "command": reporting.command("bench", arguments)}
 
 

@@ -50,7 +50,8 @@ Result = TypeVar("Result")
 def facts(started: float, **settings: Any) -> dict[str, Any]:
     """What a reader needs in order to trust or to repeat a number: versions, machine, settings, time taken."""
     told = " ".join(["python -m", f"experiments.{name_of(sys.argv[0])}", *sys.argv[1:]])
-    return {"command": told, **machine(), "seconds": round(time.time() - started, 1), **settings}
+    date = time.strftime("%Y-%m-%d %H:%M", time.gmtime(started))
+    return {"command": told, **machine(), "date": date, "seconds": round(time.time() - started, 1), **settings}
 
 
 def name_of(file: str) -> str:
@@ -106,6 +107,11 @@ def core_time(results: Iterable[Mapping[str, Any]]) -> str:
     if missing == len(seconds):
         return "core time not recorded"
     return f"core time {total / 3600:.2f} h" + f" (not known of {missing} of {len(seconds)} runs)" * (missing > 0)
+
+
+def day_of(folder: Path) -> str:
+    """The day on which a run ended, or came to where it is, by its log."""
+    return str(log.read(folder / LOG)[-1]["time"])[:10]
 
 
 def trained(folder: Path) -> float:

@@ -125,10 +125,11 @@ def test_the_page_names_all_that_made_its_runs() -> None:
     data = made_up({"none": 8.0, "FD": 6.0})
     first = data["results"][0]["made"]
     data["results"][0]["made"] = {**first, "before": [{**first, "commit": "abcdef123", "dirty": False}]}
-    data["results"].append({**data["results"][0], "part": "settings", "made": {**first, "numpy": "9.9"}})
+    last = {**first, "numpy": "9.9", "date": "2026-11-19"}
+    data["results"].append({**data["results"][0], "part": "settings", "made": last})
     data["facts"]["numpy"] = "7.7"
     for page in (report.page(data), report.page(data | {"results": makers.read(data)})):
-        assert "commit abcdef1" in page and f"NumPy {first['numpy']}, 9.9" in page
+        assert "commit abcdef1" in page and f"NumPy {first['numpy']}, 9.9; 2026-11-19." in page
     for r in data["results"]:
         r["made"] = {name: first[name] for name in ("cpu", "minadv", "commit", "dirty")}
     del data["results"][-1]["made"]

@@ -120,6 +120,7 @@ def test_a_folder_names_the_maker_that_an_older_file_does_not(tmp_path: Path) ->
     made = work(job)
     old = {name: value for name, value in made.items() if name != "made"}
     assert done_before(job, old) == done_before(job, None) == made
+    assert made["made"]["date"] == reporting.day_of(job.folder)
     assert done_before(job, {**made, "made": {}})["made"] == {}  # type: ignore[index]
     assert done_before(replace(job, seed=1001), old) == old
 

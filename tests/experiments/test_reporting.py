@@ -256,6 +256,7 @@ def test_time_by_the_log(tmp_path: Path) -> None:
     for n, (kind, at, more) in enumerate(said):
         log.append(path, {"kind": kind, "step": n, "time": f"2026-01-01T{at}+00:00", **more})
     assert reporting.trained(tmp_path) == 2 * 9 + 7
+    assert reporting.day_of(tmp_path) == "2026-01-01"
 
 
 def test_where_runs_were_made() -> None:

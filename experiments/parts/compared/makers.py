@@ -11,12 +11,12 @@ from typing import Any
 
 from experiments.parts import reporting
 
-KEPT = ("cpu", "minadv", "commit", "dirty", "numpy")
+KEPT = ("cpu", "minadv", "commit", "dirty", "numpy", "engine", "date")
 
 
 def maker(made: Mapping[str, Any]) -> dict[str, Any]:
     """What is kept of a maker; what it does not say is left out."""
-    found: dict[str, Any] = {name: made[name] for name in (*KEPT, "engine") if name in made}
+    found: dict[str, Any] = {name: made[name] for name in KEPT if name in made}
     if "before" in made:
         found["before"] = list(map(maker, made["before"]))
     return found
@@ -45,10 +45,11 @@ def read(data: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def said(data: Mapping[str, Any]) -> str:
-    """Processors, commits, engines and versions of NumPy of all runs, in words."""
+    """Processors, commits, engines, versions of NumPy and days of all runs, in words."""
     runs = [r for r in read(data) if "networks" not in r]
     made = [m for r in runs if "made" in r for m in (r["made"], *r["made"].get("before", ()))]
     engines = ", ".join(sorted({str(m["engine"]) for m in made if "engine" in m}))
     numpys = ", ".join(sorted({m.get("numpy", "not noted") for m in made}))
     here = "" if any("numpy" in m for m in made) else f" of the runs ({data['facts']['numpy']} wrote them down)"
-    return f"{reporting.made_by(runs)}; engine {engines}, NumPy {numpys}{here}"
+    days = ", ".join(sorted({str(m["date"]) for m in made if "date" in m}))
+    return f"{reporting.made_by(runs)}; engine {engines}, NumPy {numpys}{here}" + (f"; {days}" if days else "")

@@ -62,7 +62,7 @@ def work(job: Job) -> dict[str, Any]:
         **described(job),
         "data": kind.fingerprint(job),
         **({"began": texts.began(job)} if kind is texts else {}),
-        "made": {**reporting.made(job.folder), "engine": engine_of(job.folder)},
+        "made": {**reporting.made(job.folder), "engine": engine_of(job.folder), "date": reporting.day_of(job.folder)},
         "valid": best[f"valid_{metric}"],
         "valid_loss": best["valid_loss"],
         "best_epoch": best["epoch"],
@@ -92,7 +92,7 @@ def found_result(job: Job) -> dict[str, Any] | None:
     if not path.exists():
         return None
     result: dict[str, Any] = json.loads(path.read_text())
-    result["made"].setdefault("engine", engine_of(job.folder))
+    result["made"] |= {"engine": engine_of(job.folder), "date": reporting.day_of(job.folder)}
     same = all(result.get(name) == value for name, value in described(job).items())
     return result if same and result.get("data") == KINDS[job.task.kind].fingerprint(job) else None
 
