@@ -56,6 +56,9 @@ TRAINING = ("train", "pretrain", "finetune")
 @only_first_prints()
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code. Under mpiexec every rank runs it, and rank 0 alone prints."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # whoever started this has closed it
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
     parser = build_parser()
     args = parser.parse_args(argv)
     if getattr(args, "work", None) is None:

@@ -18,12 +18,14 @@ from minadv.commands.running import add_device, add_run, add_workers, device_of
 from minadv.data.files import arrays, bounded, content, expect_no_nul
 from minadv.data.images.own import expect_lengths
 from minadv.data.images.scaling import Scaling
+from minadv.data.texts import tables
 from minadv.tasks.family import of_run
 from minadv.tasks.run import Run, load, open_run
 from minadv.training.parallel.inference import alone
 
 EMPTY = "(empty)\t"  # what stands for the answer to a line without words
 UNITS = 5  # how many units --explain names if --units does not say
+EXAMPLES = 20  # how many test examples are answered if --examples does not say
 
 
 def add_options(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
@@ -36,10 +38,11 @@ def add_options(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
         nargs="?",
         metavar="FILE",
         help="images (N, rows, columns) or arrays (N, T, I) as .npy, or as .npz with x and, if their lengths differ, "
-        "lengths; default: the test set. With a run of texts, a file with a text in each line; default: standard input",
+        "lengths; default: the test set. With a run of texts, a file with a text in each line, or a table (.csv, .tsv, "
+        ".jsonl) with a column of texts; default: standard input",
     )
     parser.add_argument(
-        "--examples", type=positive, default=20, metavar="N", help="number of test examples, without FILE"
+        "--examples", type=positive, metavar="N", help="number of test examples, without FILE (default: 20)"
     )
     parser.add_argument(
         "--explain", action="store_true", help="for texts: also print the units that the answer hangs on"
@@ -53,6 +56,11 @@ def work(args: argparse.Namespace) -> None:
     """Print the lines, tab-separated."""
     family = of_run(args.run)
     family.can("predict", args.run)
+    if args.examples is not None and (args.images is not None or family.kind == "text"):
+        beside = (
+            f"the file {args.images}" if args.images is not None else "a run of texts, whose lines are all answered"
+        )
+        raise ValueError(f"--examples is {args.examples}, the number of test examples, beside {beside}: leave it out")
     for line in (of_texts if family.kind == "text" else of_images)(args):
         print(line, flush=True)
 
@@ -63,7 +71,8 @@ def of_images(args: argparse.Namespace) -> Iterator[str]:
         raise ValueError(f"{args.run} is a run of images, and --explain is for texts: leave out --explain and --units")
     if args.images is None:
         run = open_run(args.run, args.data_dir)
-        test, labels = run.data.test[: args.examples], run.data.test.y[: args.examples]
+        test = run.data.test[: args.examples or EXAMPLES]
+        labels = test.y
         x, lengths = test.x, test.lengths
     else:
         with doing("loading the run"):
@@ -121,7 +130,10 @@ def read_arrays(path: Path) -> tuple[Any, Array | None]:
 
 
 def of_texts(args: argparse.Namespace) -> Iterator[str]:
-    """Label and probability of each line of a file or standard input; with --explain, the units they hang on."""
+    """Label and probability of each line of a file or standard input, or of each text of a table.
+
+    With --explain, the units they hang on as well.
+    """
     run = load(args.run)
     if args.units is not None and not args.explain:
         raise ValueError(f"--units is {args.units} without --explain, which it belongs to: give both or neither")
@@ -132,7 +144,11 @@ def of_texts(args: argparse.Namespace) -> Iterator[str]:
         for line in sys.stdin:  # each is answered before the next is read
             yield from answers(run, [line], args)
         return
-    lines = read_lines(bounded(sys.stdin.buffer, where) if args.images is None else content(Path(args.images)), where)
+    if Path(where).suffix.lower() in tables.SUFFIXES:
+        lines = tables.texts(Path(where))
+    else:
+        given = bounded(sys.stdin.buffer, where) if args.images is None else content(Path(where))
+        lines = read_lines(given, where)
     yield from answers(run.on(device_of(args)), lines, args)
 
 

@@ -124,19 +124,30 @@ def as_split(data: Any, name: str = "data", *, dtype: Any = np.float32) -> Split
         raise TypeError(f"{name} is a {type(data).__name__}, expected arrays (x, y) or (x, y, lengths), or a Split")
     x, y, *rest = data
     lengths = rest[0] if rest else None
-    ragged = isinstance(x, tuple | list) and len({len(one) for one in x if hasattr(one, "__len__")}) > 1
+    ragged = isinstance(x, tuple | list) and len({_size(one) for one in x if hasattr(one, "__len__")}) > 1
     if ragged:
         if lengths is not None:
             raise ValueError(f"{name} has lengths, and x is a list of sequences, which have their own: give one")
         x, lengths = padded(x)
-    x = as_host(x)
-    if x.dtype.kind not in "fiub":
-        raise DataError(f"x of {name} has dtype {x.dtype}, expected numbers")
+    x = as_numbers(x, f"x of {name}")
     x = x.reshape(*x.shape, 1) if x.ndim == 2 else x.reshape(*x.shape[:2], -1) if x.ndim == 4 else x
     try:
         return Split(x.astype(dtype, copy=False), _labels(y), None if lengths is None else as_host(lengths))
     except DataError as error:
         raise DataError(f"{name}: {error}") from None
+
+
+def _size(sequence: Any) -> Any:
+    """What sequences of one array have in common: the shape of an array, the length of anything else."""
+    return sequence.shape if hasattr(sequence, "shape") else len(sequence)
+
+
+def as_numbers(x: Any, name: str) -> Array:
+    """Whatever can be made one as a NumPy array; raises DataError unless it holds real numbers."""
+    array: Array = as_host(x)
+    if array.dtype.kind not in "fiub":
+        raise DataError(f"{name} has dtype {array.dtype}, expected numbers")
+    return array
 
 
 def _labels(y: Any) -> Array:

@@ -55,6 +55,14 @@ def _takes_one(function: Callable[..., Any]) -> bool:
     return True
 
 
+def expect_kind(data: Any, family: Family) -> None:
+    """Raise TypeError, which says what to give instead, unless data are of the kind that a family takes."""
+    if not isinstance(data, family.data):
+        arrays = "" if family.accept is None else "arrays (x, y), or "
+        name = f"{family.data.__module__}.{family.data.__name__}"
+        raise TypeError(f"data is a {type(data).__name__}, expected {arrays}a {name} for a {family.model.__name__}")
+
+
 def expect_model(model: Any) -> None:
     """Raise TypeError, which says what to give instead, unless this may be a model."""
     if isinstance(model, type):

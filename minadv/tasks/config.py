@@ -15,6 +15,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from minadv import regularizers, searches
 from minadv.base.schema import expect_type, hints
 from minadv.models.classifier import Classifier
@@ -101,6 +103,8 @@ def describe(value: Any, name: str = "config") -> Any:
         return [describe(item, f"{name}[{n}]") for n, item in enumerate(value)]
     if value is None or isinstance(value, bool | int | float | str):
         return value
+    if isinstance(value, np.bool_ | np.integer | np.floating):
+        return value.item()
     raise ConfigError(f"{name} is a {type(value).__name__}, which a run's configuration cannot hold")
 
 

@@ -42,7 +42,7 @@ def extended(run: Path, steps: int, patience: int | None = None) -> dict[str, An
     if steps < recipe.steps:
         raise ValueError(too_few)
     begun = checkpoints.latest(run) is not None
-    state = folder.restore(run, blank(config, recipe), recipe) if begun else None
+    state = folder.restore(run, blank(run, config, recipe), recipe) if begun else None
     wished = replace(_longer(recipe, steps), patience=recipe.patience if patience is None else patience)
     if steps == recipe.steps and state is not None and finished(wished, state):
         raise ValueError(too_few)

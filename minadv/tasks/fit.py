@@ -21,7 +21,7 @@ from minadv.backend import Device, DeviceName, choose_device
 from minadv.models.stack import Buffered
 from minadv.regularizers import Plain, Regularizer
 from minadv.tasks import config as configs
-from minadv.tasks.arguments import expect_how, expect_model, expect_options, expect_out, expect_regularizer
+from minadv.tasks.arguments import expect_how, expect_kind, expect_model, expect_options, expect_out, expect_regularizer
 from minadv.tasks.config import describe, describe_own, describe_recipe
 from minadv.tasks.family import Family, of_model
 from minadv.tasks.needs import Needs, expect_length, needs_of
@@ -161,10 +161,7 @@ def plan(
     if family.accept is not None:
         expect_length(model, data, chosen, parted=None in (options.get("valid"), options.get("test")))
         data = family.accept(data, **{name: options.pop(name) for name in ("valid", "test") if name in options})
-    if not isinstance(data, family.data):
-        name = f"{family.data.__module__}.{family.data.__name__}"
-        arrays = "" if family.accept is None else "arrays (x, y), or "
-        raise TypeError(f"data is a {type(data).__name__}, expected {arrays}a {name} for a {type(model).__name__}")
+    expect_kind(data, family)
     expect_options(options, family, model)
     defaults = {**family.defaults(data), **{name: begun[name] for name in ("draws",) if name in begun}}
     settings = {name: options.pop(name, default) for name, default in defaults.items() if name in family.settings}

@@ -11,15 +11,18 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from minadv.backend import Device
 from minadv.base import machine
+from minadv.base.files import CONFIG
 from minadv.base.notices import say_once
 from minadv.base.trees import leaves
 from minadv.training.loop import Recipe
+from minadv.training.runs import checkpoints
 
 SURE = 2
 """How many times the available memory an estimate has to be for a run to be refused."""
@@ -80,9 +83,18 @@ def expect_length(model: Any, data: Any, device: Device, *, parted: bool) -> Non
         raise ValueError(f"x holds {sizes}, which need {said}: give shorter ones" + (", or fewer" if rows else ""))
 
 
-def expect_loadable(model: Any, recipe: Recipe, dtype: str) -> None:
-    """Raise ValueError, which names the size to lower, unless there is memory for opening a run."""
-    _expect_memory(of_loading(model, recipe, dtype), model, None)
+def expect_loadable(run: Path, model: Any, recipe: Recipe, dtype: str) -> None:
+    """Raise ValueError, which names a size, unless the machine can open a run and the run's checkpoints are as large.
+
+    Parameters are drawn before they are read, and to draw those of a forged size may take longer than anyone waits.
+    """
+    needs = of_loading(model, recipe, dtype)
+    _expect_memory(needs, model, None)
+    held = checkpoints.largest(run)
+    if needs is not None and held is not None and held < needs.parameters * np.dtype(dtype).itemsize:
+        name, value = _largest(model)
+        said = f"a model of {needs.parameters:,} parameters, and no checkpoint holds as many"
+        raise ValueError(f"{run / CONFIG}: {said}: model.{name} is {value}, which cannot be what was trained")
 
 
 def of_training(task: Any, recipe: Recipe, dtype: str) -> Needs | None:

@@ -104,7 +104,7 @@ def is_finished(run: str | Path) -> bool:
     """Whether a run has nothing left to do."""
     config = read_config(Path(run))
     recipe = build_recipe(config["recipe"])
-    return folder.is_finished(Path(run), blank(config, recipe), recipe)
+    return folder.is_finished(Path(run), blank(Path(run), config, recipe), recipe)
 
 
 def _begun_with(path: Path, config: dict[str, Any], setting: str) -> str | None:

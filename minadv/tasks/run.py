@@ -22,10 +22,11 @@ from typing import Any
 import numpy as np
 
 from minadv.backend import Array, Device, DeviceName, choose_device, to_device, to_host
+from minadv.base.checks import expect_choice
 from minadv.base.pulse import doing
 from minadv.base.trees import leaves
 from minadv.data.vocabulary import Vocabulary
-from minadv.tasks.arguments import expect_run
+from minadv.tasks.arguments import expect_kind, expect_run
 from minadv.tasks.config import build_recipe, given_or_built
 from minadv.tasks.family import Family, of_kind
 from minadv.tasks.needs import expect_loadable
@@ -81,9 +82,14 @@ class Run:
     ) -> dict[str, Any]:
         """Mean NLL, and error in per cent or perplexity, on a part of some data (default: those of the run).
 
+        A classifier of sequences also takes arrays (x, y), or (x, y, lengths), and is evaluated on all of them.
         ``workers`` share the batches (default: all cores, where that pays); the numbers do not depend on them.
         """
-        data = data or self.data or open_data(self.config, self.path)
+        expect_choice("part", part, ("train", "valid", "test"))
+        if isinstance(data, tuple) and self.family.accept is not None:
+            data = self.family.accept(data, valid=data, test=data)  # arrays (x, y): all of them, whatever the part
+        data = (self.data or open_data(self.config, self.path)) if data is None else data
+        expect_kind(data, self.family)
         chosen = device if isinstance(device, Device) else choose_device(device)
         params = self.last if last else self.params
         self.expect_finite(params)
@@ -136,8 +142,10 @@ def load(run: str | Path, data: Any = None, *, model: Any = None) -> Run:
     config = read_config(path)
     family, recipe = of_kind(kind_of(config), path), build_recipe(config["recipe"])
     model = given_or_built(config["model"], model, "model", path)
-    state = folder.restore(path, blank(config, recipe, model), recipe)
+    state = folder.restore(path, blank(path, config, recipe, model), recipe)
     if data is not None:
+        data = data if family.accept is None else family.accept(data)
+        expect_kind(data, family)
         family.expect_data(config, data, str(path))
     records = folder.records(path, state.step, family.metrics)
     return opened(model, state, recipe, config, records, path, data)
@@ -168,10 +176,10 @@ def opened(
     return replace(run, model=run.family.complete(model, run.vocabulary)) if has_words else run
 
 
-def blank(config: dict[str, Any], recipe: Recipe, model: Any = None) -> Blank:
-    """What a run's state looks like, for reading its checkpoints; raises ValueError if there is no memory for it."""
+def blank(path: Path, config: dict[str, Any], recipe: Recipe, model: Any = None) -> Blank:
+    """What a run's state looks like, for reading its checkpoints; raises ValueError if they cannot hold as much."""
     model = given_or_built(config["model"], None, "model", "the run") if model is None else model
-    expect_loadable(model, recipe, config["dtype"])
+    expect_loadable(path, model, recipe, config["dtype"])
     params = model.init(np.random.default_rng(0), dtype=config["dtype"])
     carry = of_kind(kind_of(config)).carry(model, config)
     if "memory" in config:

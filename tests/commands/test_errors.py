@@ -2,7 +2,10 @@
 
 import gzip
 import json
+import shlex
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +49,22 @@ def fails(capsys: Any) -> Any:
         return line
 
     return run
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_closed_streams(closed: str, tmp_path: Path) -> None:
+    def run(*arguments: Any) -> subprocess.CompletedProcess[str]:
+        command = shlex.join(map(str, (sys.executable, "-m", "minadv", *arguments)))
+        return subprocess.run(f"{command} {closed}", shell=True, capture_output=True, text=True)
+
+    done = run(
+        *["train", "digits", "--hidden", "6", "--train-steps", "2", "--device", "cpu", "--out"], tmp_path / "run"
+    )
+    assert done.returncode == 0 and "Traceback" not in done.stderr
+    assert minadv.load(tmp_path / "run").step == 2
+    bad = run("eval", tmp_path / "none")
+    assert bad.returncode == 2 and bad.stdout == ""
+    assert bad.stderr == "" or bad.stderr.startswith("minadv: ")
 
 
 def everything(folder: Path) -> dict[str, bytes]:

@@ -222,6 +222,8 @@ def test_a_long_exact_search_is_told(many: int, told: bool, trained: Path, capsy
 def test_predict_explains_no_images(trained: Path, fails: Any) -> None:
     for options in (["--explain"], ["--units", 3], ["--explain", "--units", 3]):
         assert "is a run of images, and --explain is for texts: leave out" in fails("predict", trained, *options)
+    line = fails("predict", trained, "x.npy", "--examples", 3)
+    assert line == "minadv: --examples is 3, the number of test examples, beside the file x.npy: leave it out"
 
 
 def test_predict(trained: Path, says: Any, tmp_path: Path) -> None:
@@ -236,6 +238,7 @@ def test_predict(trained: Path, says: Any, tmp_path: Path) -> None:
     head, *lines = says("predict", trained, tmp_path / "images.npy")
     assert head.split("\t") == ["image", "class", "probability"]
     assert lines == [row.rpartition("\t")[0] for row in rows]
+    assert says("predict", trained) == says("predict", trained, "--examples", 20)
     np.save(tmp_path / "bytes.npy", np.full((1, 8, 8), 16, np.uint8))  # scikit-learn's white
     np.save(tmp_path / "ones.npy", np.ones((1, 8, 8)))
     assert says("predict", trained, tmp_path / "bytes.npy") == says("predict", trained, tmp_path / "ones.npy")

@@ -354,7 +354,7 @@ def test_a_task_wins_over_a_folder_of_its_name(place: Path, says: Any) -> None:
         (lambda root: root.write_text("x"), "is a file that minadv cannot train on: expected .csv"),
         (
             lambda root: table(root / "a.csv", ("x", "x")),
-            "begins with 'x,x', expected the names of two or more columns",
+            "begins with 'x,x', where 'x' stands twice: rename one of the columns",
         ),
         (lambda root: table(root / "a.csv", ("", "")), "expected the names of two or more columns"),
         (

@@ -318,6 +318,27 @@ def test_predict(trained: Path, says: Any, lines: Any, tmp_path: Path) -> None:
     assert says("predict", trained) == []
 
 
+def test_predict_the_texts_of_a_table(trained: Path, says: Any, fails: Any, tmp_path: Path) -> None:
+    texts = ["the film is, very good", "it is bad bad bad"]
+    (tmp_path / "lines.txt").write_text("\n".join(texts))
+    rows = says("predict", trained, tmp_path / "lines.txt")
+    for name, held in (
+        ("both.csv", f'label,text\ngood,"{texts[0]}"\nbad,{texts[1]}\n'),
+        ("more.tsv", f"n\ttext\twhen\n1\t{texts[0]}\tnow\n2\t{texts[1]}\tthen\n"),
+        ("one.csv", f'whatever\n"{texts[0]}"\n{texts[1]}\n'),
+        ("some.jsonl", "".join(json.dumps({"review": text, "stars": 3}) + "\n" for text in texts)),
+    ):
+        (tmp_path / name).write_text(held)
+        assert says("predict", trained, tmp_path / name) == rows
+    (tmp_path / "none.csv").write_text("a,b,c\n1,2,3\n")
+    said = "none.csv has the columns 'a', 'b', 'c', and none is called 'text': rename the one that is meant"
+    assert said in fails("predict", trained, tmp_path / "none.csv")
+    (tmp_path / "none.csv").write_text("text\n")
+    assert "none.csv has no rows, expected texts" in fails("predict", trained, tmp_path / "none.csv")
+    (tmp_path / "nul.jsonl").write_text('{"text": "a\\u0000b"}\n')
+    assert "line 1 of" in fails("predict", trained, tmp_path / "nul.jsonl")
+
+
 def test_predict_and_explain(trained: Path, says: Any, lines: Any) -> None:
     """Label and probability as without; then units, the largest change first, each with what it does."""
     texts = b"the film is very good good\nit is bad bad bad\n"
@@ -524,6 +545,8 @@ def test_runs_that_are_not_for_it(lm: Path, trained: Path, texts: Path, tmp_path
     assert main(["predict", str(trained)]) == 0  # an empty line has its place among the answers
     assert "argument --units: '0' is not a positive whole number" in fails("predict", trained, "--units", 0)
     assert "--units is 3 without --explain, which it belongs to" in fails("predict", trained, "--units", 3)
+    said = "--examples is 3, the number of test examples, beside a run of texts, whose lines are all answered: leave"
+    assert said in fails("predict", trained, "--examples", 3)
     assert "No such file" in fails("predict", trained, tmp_path / "none.txt")
 
 

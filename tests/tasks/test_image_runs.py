@@ -142,13 +142,42 @@ def test_resumed_on_other_data(data: Images, out: Path) -> None:
     stopped_at(data, out, 4)
     given = {**OPTIONS, "steps": 12, "eval_every": 2}
     other = replace(data, train=replace(data.train, y=np.roll(data.train.y, 1)))
-    with pytest.raises(RunError, match="was made with other data, 60/21/24 examples, not 60/21/24"):
+    with pytest.raises(RunError, match=r"was made with other data: the 60 examples of train are not the same$"):
         minadv.fit(MODEL, other, **given, out=out, resume=True)
+    with pytest.raises(RunError, match="was made with other data"):
+        minadv.load(out, other)
+    assert minadv.load(out, data).evaluate("train", data=other) != minadv.load(out, data).evaluate("train")
     config = read_config(out)
     del config["data"], config["recipe"]["eval_first"]  # runs of earlier versions did not say everything
     (out / "config.json").write_bytes(seal({"format": "minadv run 1", "config": config}))
     shutil.rmtree(out / "checkpoints")  # which are of the configuration that was there
     assert minadv.fit(MODEL, data, **given, out=out, resume=True).step == 12
+
+
+def test_arrays_in_the_place_of_data(out: Path) -> None:
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal((40, 5, 2)), np.arange(40) % 3
+    model = Classifier(2, 6, 3)
+    run = minadv.fit(model, (x, y), epochs=1, batch_size=np.int64(10), lr=np.float32(0.03), out=out)
+    again = minadv.load(out, (x, y))
+    assert again.test() == run.test()
+    whole = again.test((x, y))
+    assert whole == again.evaluate("train", data=(x, y))
+    assert whole["error"] == pytest.approx(100 * (run.predict(x).argmax(axis=1) != y).mean())
+    with pytest.raises(
+        RunError, match=r"was made with other data: the 32 examples of train are not the same, the 4 examples of v"
+    ):
+        minadv.load(out, (x + 1, y))
+    with pytest.raises(RunError, match="was made with other data: train has 24 examples, not 32, valid has 3 examples"):
+        minadv.load(out, (x[:30], y[:30]))
+    for other in ("no such data", {}, x):
+        with pytest.raises(TypeError, match=r"data is a .*, expected arrays \(x, y\), or a minadv.data.images.Images"):
+            run.test(other)
+    with pytest.raises(ValueError, match="part is 'x', expected one of 'train', 'valid', 'test'"):
+        run.evaluate("x")
+    for odd in (x.astype(complex), x.astype(str), x.astype(object)):
+        with pytest.raises(ValueError, match=r"x has dtype .*, expected numbers"):
+            run.predict(odd)
 
 
 def test_one_process_trains_a_run(data: Images, out: Path) -> None:

@@ -209,18 +209,22 @@ def test_a_configuration(name: str, at: str, value: Any, message: str, run: Any,
 
 
 @pytest.mark.parametrize("command", [["eval"], ["train", "--resume"], ["train", "--train-steps", "99", "--resume"]])
-def test_sizes_that_no_machine_has(command: list[str], run: Any, says: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sizes_that_no_machine_or_no_checkpoint_has(
+    command: list[str], run: Any, says: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def drawn(*_: object, **__: object) -> None:
         raise AssertionError("parameters were drawn")
 
     path = run("images")
-    set_config(path, changed(unseal(path / "config.json")["config"], ("model", "n_hidden"), 10**7))
+    config = unseal(path / "config.json")["config"]
     monkeypatch.setattr(Classifier, "init", drawn)
-    code, said = says(*command, path)
-    assert code == 2
-    assert said.startswith("minadv: the run needs 4") and said.endswith(
-        "lower n_hidden (--hidden), which is 10,000,000\n"
-    )
+    for size, begins, ends in (
+        (10**7, "the run needs 4", "lower n_hidden (--hidden), which is 10,000,000"),
+        (1000, f"{path}/config.json: a model of 4,0", "model.n_hidden is 1000, which cannot be what was trained"),
+    ):
+        set_config(path, changed(config, ("model", "n_hidden"), size))
+        code, said = says(*command, path)
+        assert code == 2 and said.startswith(f"minadv: {begins}") and said.endswith(f"{ends}\n")
 
 
 def test_files_that_are_no_tables(run: Any, says: Any) -> None:

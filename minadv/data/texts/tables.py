@@ -35,25 +35,44 @@ def inside(root: Path) -> dict[str, Path]:
 
 def read(path: Path) -> Iterator[Text]:
     """The rows of a table, for training; those without a label are unlabelled."""
-    if path.suffix.lower() not in SUFFIXES:
-        raise DataError(f"{path} is no table: expected a name that ends in {', '.join(SUFFIXES)}")
-    text = files.text(path)
-    rows = list(_objects(path, text) if path.suffix.lower() == ".jsonl" else _cells(path, text))
-    if not rows:
-        raise DataError(f"{path} has no rows, expected texts and labels")
+    rows = _rows(path)
     of_text, of_label = columns(path, rows)
     for line, row in rows:
-        given, label = row.get(of_text), row.get(of_label)
-        if not isinstance(given, str):
-            raise DataError(f"line {line} of {path} has no text in the column {of_text!r}")
-        label = None if label is None else str(label).strip()
-        if (stray := NO_TEXT.search(f"{given}{label}")) is not None:
-            raise DataError(f"line {line} of {path} holds {stray[0]!r}, which is no character of a text: remove it")
+        given, label = _text(path, line, row, of_text), row.get(of_label)
+        label = None if label is None else _text(path, line, {of_label: str(label).strip()}, of_label)
         yield Text("train" if label else "unlabelled", label or None, path.name, given, line)
 
 
-def columns(path: Path, rows: list[tuple[int, dict[str, Any]]]) -> tuple[str, str]:
-    """The names of the columns that hold the texts and the labels."""
+def texts(path: Path) -> list[str]:
+    """The texts of a table, to be answered: those of the column that `columns` finds, or of the only one."""
+    rows = _rows(path, least=1)
+    of_text = next(iter(rows[0][1])) if len(rows[0][1]) == 1 else columns(path, rows, labelled=False)[0]
+    return [_text(path, line, row, of_text) for line, row in rows]
+
+
+def _rows(path: Path, least: int = 2) -> list[tuple[int, dict[str, Any]]]:
+    """The rows of a table of ``least`` columns or more by the names of these, each with its line."""
+    if path.suffix.lower() not in SUFFIXES:
+        raise DataError(f"{path} is no table: expected a name that ends in {', '.join(SUFFIXES)}")
+    text = files.text(path)
+    rows = list(_objects(path, text) if path.suffix.lower() == ".jsonl" else _cells(path, text, least))
+    if not rows:
+        raise DataError(f"{path} has no rows, expected texts{' and labels' if least > 1 else ''}")
+    return rows
+
+
+def _text(path: Path, line: int, row: dict[str, Any], column: str) -> str:
+    """The text of a row."""
+    given = row.get(column)
+    if not isinstance(given, str):
+        raise DataError(f"line {line} of {path} has no text in the column {column!r}")
+    if (stray := NO_TEXT.search(given)) is not None:
+        raise DataError(f"line {line} of {path} holds {stray[0]!r}, which is no character of a text: remove it")
+    return given
+
+
+def columns(path: Path, rows: list[tuple[int, dict[str, Any]]], *, labelled: bool = True) -> tuple[str, str]:
+    """The names of the columns that hold the texts and the labels; without ``labelled`` that of the labels may lack."""
     names = list(dict.fromkeys(name for _, row in rows for name in row))
     by_name = {name.strip().lower(): name for name in reversed(names)}
     text = next((by_name[name] for name in TEXT if name in by_name), None)
@@ -63,14 +82,14 @@ def columns(path: Path, rows: list[tuple[int, dict[str, Any]]]) -> tuple[str, st
             label = min(names, key=lambda name: len({str(row.get(name)) for _, row in rows}))
         text = text or next(name for name in names if name != label)
         label = label or next(name for name in names if name != text)
-    if text is None or label is None:
-        missing = " and ".join(["'text'"] * (text is None) + ["'label'"] * (label is None))
+    if text is None or (label is None and labelled):
+        missing = " and ".join(["'text'"] * (text is None) + ["'label'"] * (label is None and labelled))
         shown = ", ".join(map(repr, names[:12]))
         raise DataError(f"{path} has the columns {shown}, and none is called {missing}: rename the one that is meant")
-    return text, label
+    return text, label or ""
 
 
-def _cells(path: Path, text: str) -> Iterator[tuple[int, dict[str, Any]]]:
+def _cells(path: Path, text: str, least: int) -> Iterator[tuple[int, dict[str, Any]]]:
     """The rows of a CSV file by column name, each with its line; the separator is that of the first line."""
     first = text.partition("\n")[0].rstrip("\r")
     separator = max((",", ";", "\t"), key=first.count)
@@ -78,7 +97,11 @@ def _cells(path: Path, text: str) -> Iterator[tuple[int, dict[str, Any]]]:
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
     try:
         names = [name.strip() for name in next(reader, [])]
-        if len(set(names)) != len(names) or len(names) < 2:
+        if (twice := next((name for name in names if name and names.count(name) > 1), None)) is not None:
+            raise DataError(
+                f"{path} begins with {first[:60]!r}, where {twice!r} stands twice: rename one of the columns"
+            )
+        if len(set(names)) != len(names) or len(names) < least:
             raise DataError(f"{path} begins with {first[:60]!r}, expected the names of two or more columns")
         for row in reader:
             if not any(cell.strip() for cell in row):

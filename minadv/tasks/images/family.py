@@ -20,7 +20,7 @@ from minadv.data.feed import Feed
 from minadv.data.images import Images, Split
 from minadv.data.images.batches import in_order, take
 from minadv.data.images.sequences import By, from_description
-from minadv.data.split import padded
+from minadv.data.split import as_numbers, padded
 from minadv.layers import log_softmax
 from minadv.masks import few_flips
 from minadv.models.classifier import Batch, Classifier
@@ -41,6 +41,7 @@ from minadv.training.clip import Clip
 from minadv.training.loop import Recipe
 from minadv.training.optimizers import SGD, Adam, RMSProp
 from minadv.training.parallel.inference import share
+from minadv.training.runs.folder import expect_same_data
 from minadv.training.schedules import RampDown, RampUp
 
 
@@ -194,6 +195,12 @@ def identify(data: Images) -> dict[str, Any]:
     return {"data": describe_data(data), **named, **scaled}
 
 
+def expect_data(config: dict[str, Any], data: Images, path: str) -> None:
+    """Raise RunError, which names the parts that differ, unless a run was trained on these data."""
+    if "data" in config:  # runs of the first versions do not say
+        expect_same_data(path, config["data"], describe_data(data))
+
+
 def _checksum(part: Split) -> int:
     total = 0
     for array in (part.x, part.y, part.lengths):
@@ -212,7 +219,7 @@ def predict(run: Any, x: Any) -> Array:
     A list of sequences (T, I) may have different lengths.
     """
     x, lengths = padded(x) if isinstance(x, tuple | list) else (x, None)
-    x = np.asarray(x, dtype=any_array(run.params).dtype)
+    x = as_numbers(x, "x").astype(any_array(run.params).dtype, copy=False)
     n_in = getattr(run.model, "n_in", "I")  # a user's own model need not have it
     expect_shape("x", x, ("N", "T", n_in), f"the model takes n_in = {n_in} inputs a step")
     split = tree_map(lambda a: same_place(a, any_array(run.params)), Split(x, np.zeros(len(x), np.int64), lengths))
@@ -275,6 +282,7 @@ FAMILY = Family(
     in_force=in_force,
     baseline=baseline,
     open_data=open_data,
+    expect_data=expect_data,
     identify=identify,
     size=lambda run, part: f"{len(getattr(run.data, part)):,} sequences",
     settings={"batch_size": some_steps, "track": None},

@@ -109,7 +109,7 @@ def save(run: str | Path, step: int, tree: Any, meta: dict[str, Any], *, keep: i
         flush_directory(folder)
         flush_directory(folder.parent)
     except OSError as error:
-        before = next((p for _, p in _found(folder) if _looks_sound(p)), None)
+        before = next((p for _, p in _found(folder) if _is_sound(p, looks=True)), None)
         rest = f"the newest one is still {before}" if before else "there is none yet"
         raise CheckpointError(f"could not write checkpoint {path}: {error.strerror or error}; {rest}") from error
     else:
@@ -150,6 +150,15 @@ def load(path: str | Path, like: Any = None, absent: dict[str, Any] | None = Non
         return unpack({**(absent or {}), **found}, like), checkpoint.meta
     except PackingError as error:
         raise CheckpointError(f"{path} does not fit: {error}") from error
+
+
+def largest(run: str | Path) -> int | None:
+    """The bytes of arrays of the largest checkpoint of a run, by their JSON files; None if it has none."""
+    sizes = []
+    for _, path in _found(Path(run) / FOLDER):
+        with contextlib.suppress(CheckpointError):
+            sizes.append(_read(path).nbytes)
+    return max(sizes, default=None)
 
 
 def latest(run: str | Path, expect: Callable[[int, dict[str, Any]], None] | None = None) -> Path | None:
@@ -249,18 +258,10 @@ def _expect_size(checkpoint: Checkpoint) -> None:
         raise CheckpointError(f"{checkpoint.tensors} has {size} bytes, expected {checkpoint.nbytes}")
 
 
-def _is_sound(path: Path) -> bool:
+def _is_sound(path: Path, *, looks: bool = False) -> bool:
+    """Whether a checkpoint is; ``looks``: by all but its arrays, for every save would have to read all checkpoints."""
     try:
-        verify(path)
-    except CheckpointError:
-        return False
-    return True
-
-
-def _looks_sound(path: Path) -> bool:
-    """As far as can be told without reading the arrays, which would make every save read all checkpoints."""
-    try:
-        _expect_size(_read(path))
+        _expect_size(_read(path)) if looks else verify(path)
     except CheckpointError:
         return False
     return True
@@ -280,7 +281,7 @@ def _drop_old(folder: Path, keep: int, new: Path) -> None:
             with contextlib.suppress(OSError):
                 path.unlink()
         else:
-            sound += _looks_sound(path)
+            sound += _is_sound(path, looks=True)
 
 
 def _sweep(folder: Path) -> None:

@@ -238,9 +238,22 @@ def expect_same(path: Path, theirs: dict[str, Any], ours: dict[str, Any]) -> Non
     said = [key for key in ours if key in theirs or key not in ADDED_LATER]
     differing = [key for key in said if key not in MAY_DIFFER and theirs.get(key) != ours[key]]
     if "data" in differing:
-        raise RunError(f"{path} was made with other data, {_sizes(theirs)} examples, not {_sizes(ours)}")
+        expect_same_data(path, theirs["data"], ours["data"])
     if differing:
         raise RunError(f"{path} was made with another {', '.join(differing)}: resume it as it was configured")
+
+
+def expect_same_data(path: str | Path, theirs: dict[str, Any], ours: dict[str, Any]) -> None:
+    """Raise RunError, which names the parts that differ, unless ``ours`` tells the same examples as ``theirs``."""
+    told = []
+    for part in {**ours, **theirs}:
+        old, new = (data.get(part, {"n": 0}) for data in (theirs, ours))
+        if old["n"] != new["n"]:
+            told.append(f"{part} has {new['n']:,} examples, not {old['n']:,}")
+        elif old != new:
+            told.append(f"the {new['n']:,} examples of {part} are not the same")
+    if told:
+        raise RunError(f"{path} was made with other data: {', '.join(told)}")
 
 
 def _prepare(
@@ -267,7 +280,3 @@ def _prepare(
     if not begun:
         log.start(path / LOG, log.header(seed=seed, config=config))
     return begun
-
-
-def _sizes(config: dict[str, Any]) -> str:
-    return "/".join(str(config["data"][part]["n"]) for part in ("train", "valid", "test"))
