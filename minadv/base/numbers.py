@@ -44,6 +44,7 @@ class Number:
         kinds = (int, np.integer) if self.kind is int else (int, float, np.integer, np.floating)
         if isinstance(value, bool | np.bool_) or not isinstance(value, kinds):
             return self._needed()
+        value = value.item() if isinstance(value, np.generic) else value  # one of 32 bits would overflow below
         if value > self.most and value != math.inf and self.most > 1:
             return f"at most {self.most:,}"
         if not self.least <= value <= self.most:

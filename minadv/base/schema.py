@@ -31,12 +31,16 @@ _PLAIN = {int: Number(int, -math.inf, math.inf), float: Number(float, -sys.float
 def expect_fields(record: Any, *, only: tuple[str, ...] | None = None) -> None:
     """Raise ValueError unless a dataclass's fields have the types and ranges of their annotations.
 
-    Fields with the metadata ``{"config": False}`` are data and are not looked at.
+    Numbers of NumPy become Python's: an array in single precision times one of the former is in double. Fields with the
+    metadata ``{"config": False}`` are data and are not looked at.
     """
     kind: Any = type(record)
     for name, hint in hints(kind).items():
         if only is None or name in only:
-            expect_type(name, getattr(record, name), hint)
+            value = getattr(record, name)
+            expect_type(name, value, hint)
+            if isinstance(value, np.generic):
+                object.__setattr__(record, name, value.item())
 
 
 @cache
