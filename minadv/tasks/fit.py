@@ -24,6 +24,7 @@ from minadv.tasks import config as configs
 from minadv.tasks.arguments import expect_how, expect_kind, expect_model, expect_options, expect_out, expect_regularizer
 from minadv.tasks.config import describe, describe_own, describe_recipe
 from minadv.tasks.family import Family, of_model
+from minadv.tasks.methods import expect_room
 from minadv.tasks.needs import Needs, expect_length, needs_of
 from minadv.tasks.recipes import choose_recipe
 from minadv.tasks.run import Run, opened
@@ -207,6 +208,7 @@ def make_task(
     if "dtype" in settings:
         settings["dtype"] = precision(settings["dtype"])
     expect_settings(family, settings)
+    expect_room(model, regularizer)
     task, more = family.make_task(model, data, regularizer=regularizer, seed=seed, device=device, **settings)
     carry = task.first_carry()
     if isinstance(carry, Table):  # so that checkpoints can be read without the data

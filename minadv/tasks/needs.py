@@ -18,7 +18,6 @@ import numpy as np
 
 from minadv.backend import Device
 from minadv.base import machine
-from minadv.base.files import CONFIG
 from minadv.base.notices import say_once
 from minadv.base.trees import leaves
 from minadv.training.loop import Recipe
@@ -93,8 +92,8 @@ def expect_loadable(run: Path, model: Any, recipe: Recipe, dtype: str) -> None:
     held = checkpoints.largest(run)
     if needs is not None and held is not None and held < needs.parameters * np.dtype(dtype).itemsize:
         name, value = _largest(model)
-        said = f"a model of {needs.parameters:,} parameters, and no checkpoint holds as many"
-        raise ValueError(f"{run / CONFIG}: {said}: model.{name} is {value}, which cannot be what was trained")
+        said = f"the model has {needs.parameters:,} parameters, and no checkpoint holds as many"
+        raise ValueError(f"{said}: model.{name} is {value}, which cannot be what was trained")
 
 
 def of_training(task: Any, recipe: Recipe, dtype: str) -> Needs | None:

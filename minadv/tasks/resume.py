@@ -77,7 +77,8 @@ def plan_resumed(
     if first is not None:
         settings[first] = _begun_with(path, config, first)
     try:
-        task, more = make_task(family, model, data, regularizer, seed, chosen, settings)
+        with folder.as_configured(path):
+            task, more = make_task(family, model, data, regularizer, seed, chosen, settings)
     except RunError as error:
         if first is None or settings[first] is None:
             raise
@@ -90,7 +91,8 @@ def plan_resumed(
     folder.expect_same(path, config, {**config, **family.identify(data)})
     config = {**config, **family.identify(data)}
     recipe, workers = build_recipe(config["recipe"]), same_workers(config, chosen)
-    needs = needs_of(task, recipe, config["dtype"], chosen)
+    with folder.as_configured(path):
+        needs = needs_of(task, recipe, config["dtype"], chosen)
     return Plan(family, model, data, task, recipe, seed, chosen, config, path, True, workers, needs)
 
 

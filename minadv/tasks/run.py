@@ -35,7 +35,7 @@ from minadv.training.loop import Recipe, State, TrainingError, weights
 from minadv.training.memory import Table
 from minadv.training.parallel.inference import ask_for
 from minadv.training.runs import folder
-from minadv.training.runs.folder import Blank, RunError, kind_of
+from minadv.training.runs.folder import Blank, RunError, as_configured, kind_of
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,8 @@ def opened(
 def blank(path: Path, config: dict[str, Any], recipe: Recipe, model: Any = None) -> Blank:
     """What a run's state looks like, for reading its checkpoints; raises ValueError if they cannot hold as much."""
     model = given_or_built(config["model"], None, "model", "the run") if model is None else model
-    expect_loadable(path, model, recipe, config["dtype"])
+    with as_configured(path):
+        expect_loadable(path, model, recipe, config["dtype"])
     params = model.init(np.random.default_rng(0), dtype=config["dtype"])
     carry = of_kind(kind_of(config)).carry(model, config)
     if "memory" in config:
@@ -199,7 +200,8 @@ def open_data(config: dict[str, Any], path: str | Path | None = None) -> Any:
         raise RunError(
             f"{path or 'the run'} was made in Python and does not say where its data is: open it there, with its data"
         )
-    return of_kind(kind_of(config)).open_data(about)
+    with as_configured(Path(path or "the run")):
+        return of_kind(kind_of(config)).open_data(about)
 
 
 def digest(params: Any) -> str:

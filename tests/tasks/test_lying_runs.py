@@ -220,11 +220,30 @@ def test_sizes_that_no_machine_or_no_checkpoint_has(
     monkeypatch.setattr(Classifier, "init", drawn)
     for size, begins, ends in (
         (10**7, "the run needs 4", "lower n_hidden (--hidden), which is 10,000,000"),
-        (1000, f"{path}/config.json: a model of 4,0", "model.n_hidden is 1000, which cannot be what was trained"),
+        (1000, "the model has 4,0", "model.n_hidden is 1000, which cannot be what was trained"),
     ):
         set_config(path, changed(config, ("model", "n_hidden"), size))
         code, said = says(*command, path)
-        assert code == 2 and said.startswith(f"minadv: {begins}") and said.endswith(f"{ends}\n")
+        assert code == 2 and said.startswith(f"minadv: {path}/config.json: {begins}") and said.endswith(f"{ends}\n")
+
+
+@pytest.mark.parametrize(
+    ("at", "value", "message"),
+    [
+        ("batch_size", 10**6, "the batch size is 1000000, expected 1 to "),
+        ("track", {"budgets": 999}, "budgets of layer0 is 999, expected a number of flips from 1 to H = "),
+        ("regularizer.delta", 1e-30, "delta is 1e-30, which allows no flip among H = "),
+        ("about.pool", 10**6, "pool is 1000000, expected a divisor of both sides"),
+    ],
+)
+def test_values_that_fit_nothing_else_there(at: str, value: Any, message: str, run: Any, says: Any) -> None:
+    path = run("images", "stopped")
+    config = unseal(path / "config.json")["config"]
+    set_config(path, changed(config, tuple(at.split(".")), value))
+    before = (path / "log.jsonl").read_bytes()
+    code, said = says("train", "--resume", path)
+    assert code == 2 and said.startswith(f"minadv: {path}/config.json: {message}")
+    assert (path / "log.jsonl").read_bytes() == before
 
 
 def test_files_that_are_no_tables(run: Any, says: Any) -> None:

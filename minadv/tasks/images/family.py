@@ -13,6 +13,7 @@ import numpy as np
 
 from minadv.backend import Array, Device, same_place, to_device, to_host
 from minadv.base.checks import expect_shape
+from minadv.base.errors import DataError
 from minadv.base.numbers import Decay, Share, Size
 from minadv.base.trees import any_array, tree_map
 from minadv.data.arrays import accept
@@ -96,7 +97,7 @@ def about(options: Namespace) -> dict[str, Any]:
 
 def open_data(about: dict[str, Any]) -> Images:
     if about["images"] == "digits" and about["data_dir"] is not None:
-        raise ValueError(f"--data-dir is {about['data_dir']}, but digits come with scikit-learn: leave it out")
+        raise DataError(f"--data-dir is {about['data_dir']}, but digits come with scikit-learn: leave it out")
     return from_description(about)
 
 

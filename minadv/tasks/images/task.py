@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from minadv import protocol
-from minadv.adversary import find_adversary
+from minadv.adversary import find_adversary, find_budgets
 from minadv.backend import Array, is_device, namespace, same_place, to_host
 from minadv.base.checks import expect_floating
 from minadv.base.numbers import Seed, Size
@@ -63,6 +63,9 @@ class Classify:
     def __post_init__(self) -> None:
         stream(self.seed, "init")  # a bad seed or batch size is an error here, before anything is written
         _ = self.readings
+        if self.track is not None:  # what it asks for as well
+            asked = {name: self.track[name] for name in ("search", "sites", "delta", "budgets") if name in self.track}
+            find_budgets(self.model, **asked)
         n_in, n_classes = (getattr(self.model, name, None) for name in ("n_in", "n_classes"))
         for part, split in self.data.parts.items():
             expect_floating(f"x of the {part} part", split.x)

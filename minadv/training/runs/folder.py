@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from minadv.base.errors import DataError
 from minadv.base.files import CONFIG as CONFIG
 from minadv.base.files import SealError, flush_directory, seal, temporary_name, unseal, write_whole
 from minadv.base.notices import say_once
@@ -78,6 +79,17 @@ def run_task(
             done = train(task, recipe, out, **shown, workers=sharing, resumed=resumed)
             ranks.meet()  # the chief has written all there is to read
             return done
+
+
+@contextmanager
+def as_configured(path: Path) -> Iterator[None]:
+    """Within it an error about a value is told as one of the run's configuration, where the value stands."""
+    try:
+        yield
+    except (DataError, RunError):  # which name what they are about
+        raise
+    except (ValueError, TypeError) as error:
+        raise RunError(f"{path / CONFIG}: {error}") from error
 
 
 @contextmanager
