@@ -62,6 +62,18 @@ def test_the_last_ones_are_kept(tmp_path: Path) -> None:
     assert [name for name in names(tmp_path) if name.endswith("json")] == ["step-00000004.json", "step-00000005.json"]
 
 
+def test_the_bytes_of_the_largest(run: Path) -> None:
+    assert checkpoints.largest(run / "elsewhere") is None
+    sizes = [checkpoints.verify(run / "checkpoints" / f"step-000000{step}.json").nbytes for step in (10, 20)]
+    assert checkpoints.largest(run) == max(sizes)
+    wide = checkpoints.verify(save(run, 15, {"a": np.zeros(10_000)}, {})).nbytes
+    assert checkpoints.largest(run) == wide > 80_000
+    next((run / "checkpoints").glob("step-00000015-*")).write_bytes(b"")  # cut off: what it had held counts
+    assert checkpoints.largest(run) == wide
+    (run / "checkpoints" / "step-00000015.json").write_text("{}")
+    assert checkpoints.largest(run) == max(sizes)
+
+
 def test_without_a_word_three_are_kept_from_the_very_first_step_on(tmp_path: Path) -> None:
     run = tmp_path / "runs" / "new"  # which are not there
     for step in range(5):

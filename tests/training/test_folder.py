@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from minadv.base.errors import DataError
 from minadv.base.files import CONFIG, seal
 from minadv.training.ema import EMA
 from minadv.training.loop import LOG, Interrupted, Recipe, start, train
@@ -240,6 +241,29 @@ def test_what_may_differ_when_a_run_goes_on() -> None:
         expect_same(Path("run"), theirs, {**theirs, "seed": 2, "data": other})
     with pytest.raises(RunError, match="another kind"):
         expect_same(Path("run"), {"kind": "a"}, {"kind": "b"})
+
+
+def test_the_parts_of_the_data_that_differ() -> None:
+    theirs = {"train": {"n": 2000, "crc32": 1}, "test": {"n": 3, "crc32": 2}}
+    folder.expect_same_data("run", theirs, dict(theirs))
+    more = {"train": {"n": 2000, "crc32": 5}, "test": {"n": 3, "crc32": 2}, "unlabelled": {"n": 1000, "crc32": 0}}
+    told = "the 2,000 examples of train are not the same, unlabelled has 1,000 examples, not 0"
+    with pytest.raises(RunError, match=f"^run was made with other data: {told}$"):
+        folder.expect_same_data("run", theirs, more)
+    with pytest.raises(RunError, match="^run was made with other data: test has 0 examples, not 3$"):
+        folder.expect_same_data("run", theirs, {"train": theirs["train"]})
+
+
+@pytest.mark.parametrize("kind", [ValueError, TypeError])
+def test_where_a_wrong_value_stands(kind: type[Exception]) -> None:
+    with pytest.raises(RunError, match=r"^a/config\.json: n is 3$"), folder.as_configured(Path("a")):
+        raise kind("n is 3")
+
+
+@pytest.mark.parametrize("kind", [DataError, RunError, ZeroDivisionError])
+def test_errors_that_say_where_are_left_alone(kind: type[Exception]) -> None:
+    with pytest.raises(kind, match="^b is missing$"), folder.as_configured(Path("a")):
+        raise kind("b is missing")
 
 
 @pytest.mark.parametrize("killed", [False, True])
