@@ -250,7 +250,7 @@ def test_the_parts_of_the_data_that_differ() -> None:
     told = "the 2,000 examples of train are not the same, unlabelled has 1,000 examples, not 0"
     with pytest.raises(RunError, match=f"^run was made with other data: {told}$"):
         folder.expect_same_data("run", theirs, more)
-    with pytest.raises(RunError, match="^run was made with other data: test has 0 examples, not 3$"):
+    with pytest.raises(RunError, match=r"^run was made with other data: test has 0 examples, not 3$"):
         folder.expect_same_data("run", theirs, {"train": theirs["train"]})
 
 
@@ -262,7 +262,7 @@ def test_where_a_wrong_value_stands(kind: type[Exception]) -> None:
 
 @pytest.mark.parametrize("kind", [DataError, RunError, ZeroDivisionError])
 def test_errors_that_say_where_are_left_alone(kind: type[Exception]) -> None:
-    with pytest.raises(kind, match="^b is missing$"), folder.as_configured(Path("a")):
+    with pytest.raises(kind, match=r"^b is missing$"), folder.as_configured(Path("a")):
         raise kind("b is missing")
 
 
