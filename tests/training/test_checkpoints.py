@@ -62,6 +62,25 @@ def test_the_last_ones_are_kept(tmp_path: Path) -> None:
     assert [name for name in names(tmp_path) if name.endswith("json")] == ["step-00000004.json", "step-00000005.json"]
 
 
+def test_a_save_reads_no_arrays(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def verify(path: Path) -> None:
+        raise AssertionError(f"the arrays of {path} are read")
+
+    monkeypatch.setattr(checkpoints, "verify", verify)
+    save(run, 30, tree_at(30), {"at": 30}, keep=2)
+    assert [name for name in names(run) if name.endswith("json")] == ["step-00000020.json", "step-00000030.json"]
+
+
+def test_a_damaged_one_is_told_as_it_is_when_it_is_asked_for(run: Path) -> None:
+    newest = run / "checkpoints" / "step-00000020.json"
+    newest.write_text("{}")
+    with pytest.raises(CheckpointError) as said:
+        checkpoints.verify(newest)
+    with pytest.warns(CheckpointWarning) as told:
+        latest(run)
+    assert [str(one.message) for one in told] == [f"{said.value}; using step-00000010.json instead"]
+
+
 def test_the_bytes_of_the_largest(run: Path) -> None:
     assert checkpoints.largest(run / "elsewhere") is None
     sizes = [checkpoints.verify(run / "checkpoints" / f"step-000000{step}.json").nbytes for step in (10, 20)]
