@@ -135,13 +135,7 @@ def to_host(tree: Tree) -> Tree:
 
 
 def as_host(value: Any) -> Array:
-    """Whatever can be made one: a list, an array of NumPy or CuPy, or a tensor of PyTorch, as a NumPy array.
-
-    Raises ValueError for a masked array, whose masked numbers would be read as if they were not.
-    """
-    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
-        n = int(np.ma.getmaskarray(value).sum())
-        raise ValueError(f"an array has {n:,} masked numbers: leave them out, or fill them in")
+    """Whatever can be made one: a list, an array of NumPy or CuPy, or a tensor of PyTorch, as a NumPy array."""
     if hasattr(value, "detach"):  # a tensor, which may belong to a graph and lie on a GPU
         value = value.detach().cpu()
     return np.asarray(value.get() if is_device(value) else value)

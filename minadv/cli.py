@@ -1,7 +1,7 @@
 r"""The command line: the list of commands is here, the options and the work of each in `minadv.commands`.
 
 An error that the user can mend is one line on standard error, with exit code 2. Training that cannot go on exits with
-code 1, Ctrl-C with 130.
+code 1, Ctrl-C and SIGTERM with 130.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 from minadv.backend import BackendError
@@ -18,6 +19,7 @@ from minadv.base import beginning, gpu, launch, pulse
 from minadv.base.version import __version__
 from minadv.commands.parsing import CommandParser, Help, Parser
 from minadv.gradcheck import GradientError
+from minadv.training.interrupts import sigterm_as_ctrl_c
 from minadv.training.loop import Interrupted, TrainingError
 from minadv.training.parallel.ranks import only_first_prints, process_group
 from minadv.training.runs.checkpoints import CheckpointError
@@ -56,9 +58,9 @@ TRAINING = ("train", "pretrain", "finetune")
 @only_first_prints()
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code. Under mpiexec every rank runs it, and rank 0 alone prints."""
-    for name in ("stdout", "stderr"):
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:  # whoever started this has closed it
-            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
     parser = build_parser()
     args = parser.parse_args(argv)
     if getattr(args, "work", None) is None:
@@ -76,7 +78,8 @@ def _run(args: argparse.Namespace) -> int:
         beginning.over()
         if launch.this_process().size > 1 and args.command not in TRAINING:
             raise ValueError("mpiexec shares training only: start this command without it")
-        with process_group().fail_together(), pulse.shown(f"minadv {args.command}"):
+        ended = sigterm_as_ctrl_c if launch.this_process().size == 1 else nullcontext  # mpiexec ends ranks by SIGTERM
+        with ended(), process_group().fail_together(), pulse.shown(f"minadv {args.command}"):
             args.work(args)
         sys.stdout.flush()
     except Interrupted as said:

@@ -157,10 +157,6 @@ def test_as_host_takes_whatever_can_be_made_an_array(xp):
         assert namespace(as_host(value)) is np
         assert as_host(value).tolist() == [1, 1]
     assert as_host(3).shape == ()
-    masked = np.ma.masked_array(np.arange(3.0), mask=[False, True, True])
-    with pytest.raises(ValueError, match=r"^an array has 2 masked numbers: leave them out, or fill them in$"):
-        as_host(masked)
-    assert as_host(masked[:1]).tolist() == [0]
 
 
 def test_same_place_follows_an_array(xp):

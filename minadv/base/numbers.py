@@ -22,6 +22,14 @@ from typing import Annotated, Any, TypeAlias
 import numpy as np
 
 
+def as_python(value: Any) -> Any:
+    """A number of NumPy as Python's; anything else as it is."""
+    for kinds, python in ((np.bool_, bool), (np.integer, int), (np.floating, float)):
+        if isinstance(value, kinds):
+            return python(value)
+    return value
+
+
 @dataclass(frozen=True)
 class Number:
     """A kind of number: whole or not, its least and its largest value, and what it is called in errors."""
@@ -44,7 +52,7 @@ class Number:
         kinds = (int, np.integer) if self.kind is int else (int, float, np.integer, np.floating)
         if isinstance(value, bool | np.bool_) or not isinstance(value, kinds):
             return self._needed()
-        value = value.item() if isinstance(value, np.generic) else value  # one of 32 bits would overflow below
+        value = as_python(value)  # a number of 32 bits would overflow below
         if value > self.most and value != math.inf and self.most > 1:
             return f"at most {self.most:,}"
         if not self.least <= value <= self.most:

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 import numpy as np
 
-from minadv.base.numbers import Number
+from minadv.base.numbers import Number, as_python
 
 _NAMES = {
     bool: "one of True, False",
@@ -31,7 +31,7 @@ _PLAIN = {int: Number(int, -math.inf, math.inf), float: Number(float, -sys.float
 def expect_fields(record: Any, *, only: tuple[str, ...] | None = None) -> None:
     """Raise ValueError unless a dataclass's fields have the types and ranges of their annotations.
 
-    Numbers of NumPy become Python's: an array in single precision times one of the former is in double. Fields with the
+    A number of NumPy becomes Python's, because an array in single precision times NumPy's is in double. Fields with the
     metadata ``{"config": False}`` are data and are not looked at.
     """
     kind: Any = type(record)
@@ -40,7 +40,7 @@ def expect_fields(record: Any, *, only: tuple[str, ...] | None = None) -> None:
             value = getattr(record, name)
             expect_type(name, value, hint)
             if isinstance(value, np.generic):
-                object.__setattr__(record, name, value.item())
+                object.__setattr__(record, name, as_python(value))
 
 
 @cache

@@ -42,7 +42,7 @@ def add_options(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
         ".jsonl) with a column of texts; default: standard input",
     )
     parser.add_argument(
-        "--examples", type=positive, metavar="N", help="number of test examples, without FILE (default: 20)"
+        "--examples", type=positive, metavar="N", help=f"number of test examples, without FILE (default: {EXAMPLES})"
     )
     parser.add_argument(
         "--explain", action="store_true", help="for texts: also print the units that the answer hangs on"

@@ -43,6 +43,15 @@ def accept(data: Any, *, valid: Any = None, test: Any = None) -> Any:
     return data
 
 
+def whole(data: Any, dtype: npt.DTypeLike) -> Any:
+    """Arrays as a data set whose every part is all of them, to evaluate on; a data set is left as it is."""
+    if not isinstance(data, Split | tuple):
+        return data
+    given = (data.x, data.y, data.lengths) if isinstance(data, Split) else data
+    split = as_split(given, "data", dtype=dtype)
+    return in_parts(split, valid=split, test=split)
+
+
 def from_arrays(
     x: Any,
     y: Any,

@@ -94,7 +94,7 @@ def padded(sequences: Sequence[Any]) -> tuple[Array, Array]:
 
     Raises DataError, which names the row, for one that is empty or has another number of inputs than the first.
     """
-    arrays = [as_host(sequence) for sequence in sequences]
+    arrays = [_unmasked(sequence, f"sequence {row}") for row, sequence in enumerate(sequences)]
     arrays = [a[:, None] if a.ndim == 1 else a for a in arrays]
     for row, a in enumerate(arrays):
         if a.ndim != 2 or not a.size or a.shape[1] != arrays[0].shape[1]:
@@ -142,9 +142,16 @@ def _size(sequence: Any) -> Any:
     return sequence.shape if hasattr(sequence, "shape") else len(sequence)
 
 
+def _unmasked(value: Any, name: str) -> Array:
+    """As `as_host`; raises DataError where numbers are masked, which would be read as if they were not."""
+    if any(np.ma.is_masked(one) for one in (value if isinstance(value, tuple | list) else [value])):
+        raise DataError(f"{name} has masked numbers: leave their rows out, or fill them in")
+    return as_host(value)
+
+
 def as_numbers(x: Any, name: str) -> Array:
-    """Whatever can be made one as a NumPy array; raises DataError unless it holds real numbers."""
-    array: Array = as_host(x)
+    """Arrays, lists and tensors as a NumPy array; raises DataError unless all it holds are real numbers."""
+    array = _unmasked(x, name)
     if array.dtype.kind not in "fiub":
         raise DataError(f"{name} has dtype {array.dtype}, expected numbers")
     return array
@@ -152,7 +159,7 @@ def as_numbers(x: Any, name: str) -> Array:
 
 def _labels(y: Any) -> Array:
     """Classes as whole numbers; numbers such as 3.0 are taken for 3."""
-    y = as_host(y)
+    y = _unmasked(y, "y")
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]
     if y.dtype.kind not in "fiub":

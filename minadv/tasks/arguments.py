@@ -55,6 +55,16 @@ def _takes_one(function: Callable[..., Any]) -> bool:
     return True
 
 
+def accepted(data: Any, family: Family, **parts: Any) -> Any:
+    """A data set of what a user gives, arrays and their ``parts`` valid and test, or the data set itself."""
+    if family.accept is not None:
+        data = family.accept(data, **parts)
+    elif parts:
+        raise TypeError(f"{', '.join(parts)}: expected data alone, which have their parts")
+    expect_kind(data, family)
+    return data
+
+
 def expect_kind(data: Any, family: Family) -> None:
     """Raise TypeError, which says what to give instead, unless data are of the kind that a family takes."""
     if not isinstance(data, family.data):

@@ -15,9 +15,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from minadv import regularizers, searches
+from minadv.base.numbers import as_python
 from minadv.base.schema import expect_type, hints
 from minadv.models.classifier import Classifier
 from minadv.models.language.model import LanguageModel
@@ -101,10 +100,8 @@ def describe(value: Any, name: str = "config") -> Any:
         return {str(key): describe(item, f"{name}.{key}") for key, item in value.items()}
     if isinstance(value, tuple | list):
         return [describe(item, f"{name}[{n}]") for n, item in enumerate(value)]
-    if value is None or isinstance(value, bool | int | float | str):
+    if (value := as_python(value)) is None or isinstance(value, bool | int | float | str):
         return value
-    if isinstance(value, np.bool_ | np.integer | np.floating):
-        return value.item()
     raise ConfigError(f"{name} is a {type(value).__name__}, which a run's configuration cannot hold")
 
 

@@ -93,6 +93,7 @@ class Family:
     schedules: Callable[[float], Mapping[str, Any]] = lambda epochs: {}  # fields of `Recipe` for a run of that length
     epochs: float | None = None  # how long `fit` trains unless it is told
     accept: Callable[..., Any] | None = None  # makes ``data`` of arrays; its keywords are arguments of `fit`
+    whole: Callable[[Any, Any], Any] | None = None  # data of arrays in a precision, whose every part is all of them
     fitted: Callable[[Namespace, Any], dict[str, Any]] = lambda options, data: {}  # values of a preset that suit data
     # options, with their values in force where neither option nor preset has these; None: it is not in force
     in_force: Callable[[Namespace, dict[str, Any]], dict[str, Any]] = lambda options, arguments: {}

@@ -21,10 +21,9 @@ from minadv.backend import Device, DeviceName, choose_device
 from minadv.models.stack import Buffered
 from minadv.regularizers import Plain, Regularizer
 from minadv.tasks import config as configs
-from minadv.tasks.arguments import expect_how, expect_kind, expect_model, expect_options, expect_out, expect_regularizer
+from minadv.tasks.arguments import accepted, expect_how, expect_model, expect_options, expect_out, expect_regularizer
 from minadv.tasks.config import describe, describe_own, describe_recipe
 from minadv.tasks.family import Family, of_model
-from minadv.tasks.methods import expect_room
 from minadv.tasks.needs import Needs, expect_length, needs_of
 from minadv.tasks.recipes import choose_recipe
 from minadv.tasks.run import Run, opened
@@ -161,8 +160,8 @@ def plan(
     chosen = device if isinstance(device, Device) else choose_device(device)
     if family.accept is not None:
         expect_length(model, data, chosen, parted=None in (options.get("valid"), options.get("test")))
-        data = family.accept(data, **{name: options.pop(name) for name in ("valid", "test") if name in options})
-    expect_kind(data, family)
+    parts = {name: options.pop(name) for name in ("valid", "test") if name in options and family.accept is not None}
+    data = accepted(data, family, **parts)
     expect_options(options, family, model)
     defaults = {**family.defaults(data), **{name: begun[name] for name in ("draws",) if name in begun}}
     settings = {name: options.pop(name, default) for name, default in defaults.items() if name in family.settings}
@@ -208,7 +207,6 @@ def make_task(
     if "dtype" in settings:
         settings["dtype"] = precision(settings["dtype"])
     expect_settings(family, settings)
-    expect_room(model, regularizer)
     task, more = family.make_task(model, data, regularizer=regularizer, seed=seed, device=device, **settings)
     carry = task.first_carry()
     if isinstance(carry, Table):  # so that checkpoints can be read without the data

@@ -20,6 +20,7 @@ from minadv.backend import Device
 from minadv.base import machine
 from minadv.base.notices import say_once
 from minadv.base.trees import leaves
+from minadv.models.stack import Buffered
 from minadv.training.loop import Recipe
 from minadv.training.runs import checkpoints
 
@@ -89,7 +90,9 @@ def expect_loadable(run: Path, model: Any, recipe: Recipe, dtype: str) -> None:
     """
     needs = of_loading(model, recipe, dtype)
     _expect_memory(needs, model, None)
-    held = checkpoints.largest(run)
+    held = (
+        checkpoints.largest(run) if isinstance(model, Buffered) else None
+    )  # a user's own may count what it does not train
     if needs is not None and held is not None and held < needs.parameters * np.dtype(dtype).itemsize:
         name, value = _largest(model)
         said = f"the model has {needs.parameters:,} parameters, and no checkpoint holds as many"

@@ -15,7 +15,7 @@ from typing import Any
 from minadv.backend import Device, DeviceName, choose_device
 from minadv.regularizers import Regularizer
 from minadv.tasks import config as configs
-from minadv.tasks.arguments import expect_run
+from minadv.tasks.arguments import accepted, expect_run
 from minadv.tasks.config import build, build_recipe, given_or_built
 from minadv.tasks.family import of_kind
 from minadv.tasks.fit import Plan, make_task
@@ -45,7 +45,8 @@ def resume(
     once more. ``model`` and ``regularizer`` are those of a run that was made with one's own, not registered ones.
     ``how`` are the other arguments of `Plan.train`.
     """
-    own = {"model": model, "regularizer": regularizer}
+    own: dict[str, Any] = {"model": model, "regularizer": regularizer}
+    own |= {name: how.pop(name) for name in ("valid", "test") if name in how}
     return plan_resumed(run, data, data_dir=data_dir, device=device, **own).train(workers=workers, **how)
 
 
@@ -57,6 +58,7 @@ def plan_resumed(
     device: DeviceName | Device | None = None,
     model: Any = None,
     regularizer: Regularizer | None = None,
+    **parts: Any,
 ) -> Plan:
     """The run that `resume` will train; raises for anything that is wrong with it."""
     expect_run(run)
@@ -65,7 +67,7 @@ def plan_resumed(
     family = of_kind(kind_of(config), path)
     folder.expect_writable(path)
     config = configs.today(config)
-    data = open_data(moved(config, data_dir), path) if data is None else data
+    data = open_data(moved(config, data_dir), path) if data is None else accepted(data, family, **parts)
     family.expect_data(config, data, str(path))
     chosen = device if isinstance(device, Device) else device_of(config, device)
     model, seed = given_or_built(config["model"], model, "model", path), config["seed"]
@@ -77,13 +79,14 @@ def plan_resumed(
     if first is not None:
         settings[first] = _begun_with(path, config, first)
     try:
-        with folder.as_configured(path):
-            task, more = make_task(family, model, data, regularizer, seed, chosen, settings)
+        task, more = make_task(family, model, data, regularizer, seed, chosen, settings)
     except RunError as error:
         if first is None or settings[first] is None:
             raise
         said = f"{path} has no checkpoint yet and began with the weights of {settings[first]}"
         raise RunError(f"{said}: {error}") from error
+    except ValueError as error:
+        raise folder.configured_error(path, error) from error
     if first is not None and settings[first] is not None and more[first] != config[first]:
         raise RunError(
             f"{path} has no checkpoint yet, and {settings[first]}, which it began with, has other weights now"
@@ -91,8 +94,7 @@ def plan_resumed(
     folder.expect_same(path, config, {**config, **family.identify(data)})
     config = {**config, **family.identify(data)}
     recipe, workers = build_recipe(config["recipe"]), same_workers(config, chosen)
-    with folder.as_configured(path):
-        needs = needs_of(task, recipe, config["dtype"], chosen)
+    needs = needs_of(task, recipe, config["dtype"], chosen)
     return Plan(family, model, data, task, recipe, seed, chosen, config, path, True, workers, needs)
 
 

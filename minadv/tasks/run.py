@@ -24,9 +24,9 @@ import numpy as np
 from minadv.backend import Array, Device, DeviceName, choose_device, to_device, to_host
 from minadv.base.checks import expect_choice
 from minadv.base.pulse import doing
-from minadv.base.trees import leaves
+from minadv.base.trees import any_array, leaves
 from minadv.data.vocabulary import Vocabulary
-from minadv.tasks.arguments import expect_kind, expect_run
+from minadv.tasks.arguments import accepted, expect_kind, expect_run
 from minadv.tasks.config import build_recipe, given_or_built
 from minadv.tasks.family import Family, of_kind
 from minadv.tasks.needs import expect_loadable
@@ -35,7 +35,7 @@ from minadv.training.loop import Recipe, State, TrainingError, weights
 from minadv.training.memory import Table
 from minadv.training.parallel.inference import ask_for
 from minadv.training.runs import folder
-from minadv.training.runs.folder import Blank, RunError, as_configured, kind_of
+from minadv.training.runs.folder import Blank, RunError, configured_error, kind_of
 
 
 @dataclass(frozen=True)
@@ -86,9 +86,10 @@ class Run:
         ``workers`` share the batches (default: all cores, where that pays); the numbers do not depend on them.
         """
         expect_choice("part", part, ("train", "valid", "test"))
-        if isinstance(data, tuple) and self.family.accept is not None:
-            data = self.family.accept(data, valid=data, test=data)  # arrays (x, y): all of them, whatever the part
-        data = (self.data or open_data(self.config, self.path)) if data is None else data
+        if data is None:
+            data = self.data or open_data(self.config, self.path)
+        elif self.family.whole is not None:
+            data = self.family.whole(data, any_array(self.params).dtype)
         expect_kind(data, self.family)
         chosen = device if isinstance(device, Device) else choose_device(device)
         params = self.last if last else self.params
@@ -132,9 +133,10 @@ class Run:
             raise TrainingError(f"{self.path or 'the run'} has weights that are not finite ({', '.join(bad)})")
 
 
-def load(run: str | Path, data: Any = None, *, model: Any = None) -> Run:
-    """A run from its folder, at its newest sound checkpoint; raises RunError for texts that are not the run's own.
+def load(run: str | Path, data: Any = None, *, model: Any = None, **parts: Any) -> Run:
+    """A run from its folder, at its newest sound checkpoint; raises RunError for data that are not the run's own.
 
+    ``data``, with ``valid`` and ``test`` if they were given apart, are what `fit` was given.
     ``model`` is for a run with a model of one's own that is not registered (`minadv.register`): no run holds it.
     """
     expect_run(run)
@@ -144,8 +146,7 @@ def load(run: str | Path, data: Any = None, *, model: Any = None) -> Run:
     model = given_or_built(config["model"], model, "model", path)
     state = folder.restore(path, blank(path, config, recipe, model), recipe)
     if data is not None:
-        data = data if family.accept is None else family.accept(data)
-        expect_kind(data, family)
+        data = accepted(data, family, **parts)
         family.expect_data(config, data, str(path))
     records = folder.records(path, state.step, family.metrics)
     return opened(model, state, recipe, config, records, path, data)
@@ -179,8 +180,10 @@ def opened(
 def blank(path: Path, config: dict[str, Any], recipe: Recipe, model: Any = None) -> Blank:
     """What a run's state looks like, for reading its checkpoints; raises ValueError if they cannot hold as much."""
     model = given_or_built(config["model"], None, "model", "the run") if model is None else model
-    with as_configured(path):
+    try:
         expect_loadable(path, model, recipe, config["dtype"])
+    except ValueError as error:
+        raise configured_error(path, error) from error
     params = model.init(np.random.default_rng(0), dtype=config["dtype"])
     carry = of_kind(kind_of(config)).carry(model, config)
     if "memory" in config:
@@ -200,8 +203,10 @@ def open_data(config: dict[str, Any], path: str | Path | None = None) -> Any:
         raise RunError(
             f"{path or 'the run'} was made in Python and does not say where its data is: open it there, with its data"
         )
-    with as_configured(Path(path or "the run")):
+    try:
         return of_kind(kind_of(config)).open_data(about)
+    except ValueError as error:
+        raise configured_error(Path(path or "the run"), error) from error
 
 
 def digest(params: Any) -> str:

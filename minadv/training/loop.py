@@ -39,7 +39,7 @@ LOG = "log.jsonl"
 
 
 class Interrupted(Exception):
-    """Training was interrupted from the keyboard; the message says at which step, and where that is saved."""
+    """Training was interrupted, by Ctrl-C or SIGTERM; the message says at which step, and where that is saved."""
 
 
 class Stop(Exception):

@@ -129,6 +129,8 @@ def test_the_fields_of_a_record() -> None:
     expect_fields(Record(0), only=("weight",))
     expect_fields(record := Record(np.int64(3), np.float32(0.5)))
     assert (type(record.n), type(record.weight)) == (int, float) and record == Record(3, 0.5)
+    expect_fields(record := Record(3, np.longdouble(0.5)))
+    assert type(record.weight) is float
 
 
 def test_a_record_whose_types_are_not_known_here_is_left_alone() -> None:

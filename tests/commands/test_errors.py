@@ -51,7 +51,7 @@ def fails(capsys: Any) -> Any:
     return run
 
 
-@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
 def test_closed_streams(closed: str, tmp_path: Path) -> None:
     def run(*arguments: Any) -> subprocess.CompletedProcess[str]:
         command = shlex.join(map(str, (sys.executable, "-m", "minadv", *arguments)))

@@ -326,13 +326,19 @@ def test_predict_the_texts_of_a_table(trained: Path, says: Any, fails: Any, tmp_
         ("both.csv", f'label,text\ngood,"{texts[0]}"\nbad,{texts[1]}\n'),
         ("more.tsv", f"n\ttext\twhen\n1\t{texts[0]}\tnow\n2\t{texts[1]}\tthen\n"),
         ("one.csv", f'whatever\n"{texts[0]}"\n{texts[1]}\n'),
+        ("empty.csv", f'text\n"{texts[0]}"\n""\n{texts[1]}\n'),
         ("some.jsonl", "".join(json.dumps({"review": text, "stars": 3}) + "\n" for text in texts)),
     ):
         (tmp_path / name).write_text(held)
-        assert says("predict", trained, tmp_path / name) == rows
+        answers = says("predict", trained, tmp_path / name)
+        assert answers == ([rows[0], "(empty)\t", rows[1]] if name == "empty.csv" else rows)
     (tmp_path / "none.csv").write_text("a,b,c\n1,2,3\n")
     said = "none.csv has the columns 'a', 'b', 'c', and none is called 'text': rename the one that is meant"
     assert said in fails("predict", trained, tmp_path / "none.csv")
+    (tmp_path / "none.csv").write_text("tweet,stars\ngreat film,5\nbad film,1\n")
+    assert "columns 'tweet', 'stars', and none is called 'text'" in fails("predict", trained, tmp_path / "none.csv")
+    (tmp_path / "none.csv").write_text("")
+    assert "none.csv begins with '', expected the name of a column" in fails("predict", trained, tmp_path / "none.csv")
     (tmp_path / "none.csv").write_text("text\n")
     assert "none.csv has no rows, expected texts" in fails("predict", trained, tmp_path / "none.csv")
     (tmp_path / "nul.jsonl").write_text('{"text": "a\\u0000b"}\n')

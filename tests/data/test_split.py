@@ -141,6 +141,19 @@ def test_bad_data(data: Any, kind: Any, said: str) -> None:
         as_split(data)
 
 
+def test_masked_numbers_are_not_read() -> None:
+    masked = np.ma.masked_array(X, mask=X == 3)
+    for data, name in (
+        ((masked, Y), "x of data"),
+        ((list(masked), Y), "x of data"),
+        (([masked[0], X[1, :2]], Y[:2]), "sequence 0"),
+        ((X, np.ma.masked_array(Y, mask=Y == 2)), "y"),
+    ):
+        with pytest.raises(DataError, match=f"{name} has masked numbers: leave their rows out, or fill them in"):
+            as_split(data)
+    assert as_split((np.ma.masked_array(X), Y)).x.shape == X.shape
+
+
 def test_labels() -> None:
     np.testing.assert_array_equal(as_split((X, Y.astype(float)[:, None])).y, Y)
     split = Split(X, Y)

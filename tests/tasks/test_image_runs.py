@@ -13,7 +13,7 @@ import minadv
 from minadv.backend import choose_device
 from minadv.base.files import seal, unseal
 from minadv.base.launch import Process
-from minadv.data.images import Images
+from minadv.data.images import Images, Split
 from minadv.models.classifier import Classifier
 from minadv.regularizers import VD, AdD
 from minadv.tasks.images.task import evaluate
@@ -142,7 +142,7 @@ def test_resumed_on_other_data(data: Images, out: Path) -> None:
     stopped_at(data, out, 4)
     given = {**OPTIONS, "steps": 12, "eval_every": 2}
     other = replace(data, train=replace(data.train, y=np.roll(data.train.y, 1)))
-    with pytest.raises(RunError, match=r"was made with other data: the 60 examples of train are not the same$"):
+    with pytest.raises(RunError, match=r"was made with other data: the 60 examples of train are not the same;"):
         minadv.fit(MODEL, other, **given, out=out, resume=True)
     with pytest.raises(RunError, match="was made with other data"):
         minadv.load(out, other)
@@ -152,6 +152,10 @@ def test_resumed_on_other_data(data: Images, out: Path) -> None:
     (out / "config.json").write_bytes(seal({"format": "minadv run 1", "config": config}))
     shutil.rmtree(out / "checkpoints")  # which are of the configuration that was there
     assert minadv.fit(MODEL, data, **given, out=out, resume=True).step == 12
+
+
+def stop(path: object) -> None:
+    raise KeyboardInterrupt
 
 
 def test_arrays_in_the_place_of_data(out: Path) -> None:
@@ -170,11 +174,21 @@ def test_arrays_in_the_place_of_data(out: Path) -> None:
         minadv.load(out, (x + 1, y))
     with pytest.raises(RunError, match="was made with other data: train has 24 examples, not 32, valid has 3 examples"):
         minadv.load(out, (x[:30], y[:30]))
+    part = Split(x[:9], y[:9])
+    assert again.test(part) == again.test((x[:9], y[:9]))
+    with pytest.raises(ValueError, match=r"x has shape \(40, 5, 1\), expected \(N, T, 2\)"):
+        again.test((x[..., :1], y))
     for other in ("no such data", {}, x):
         with pytest.raises(TypeError, match=r"data is a .*, expected arrays \(x, y\), or a minadv.data.images.Images"):
             run.test(other)
     with pytest.raises(ValueError, match="part is 'x', expected one of 'train', 'valid', 'test'"):
         run.evaluate("x")
+    apart = minadv.fit(model, (x, y), valid=(x[:5], y[:5]), test=(x[5:9], y[5:9]), steps=1, out=out.with_name("b"))
+    assert minadv.load(apart.path, (x, y), valid=(x[:5], y[:5]), test=(x[5:9], y[5:9])).test() == apart.test()
+    stopped_at_once = {"steps": 2, "eval_every": 1, "batch_size": 10, "out": out.with_name("c")}
+    with pytest.raises(Interrupted):
+        minadv.fit(model, (x, y), **stopped_at_once, on_checkpoint=stop)
+    assert minadv.resume(out.with_name("c"), (x, y)).step == 2
     for odd in (x.astype(complex), x.astype(str), x.astype(object)):
         with pytest.raises(ValueError, match=r"x has dtype .*, expected numbers"):
             run.predict(odd)

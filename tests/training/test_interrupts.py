@@ -1,14 +1,15 @@
-"""Ctrl-C and SIGTERM are remembered and obeyed between two steps; a second one at once; other handlers stay."""
+"""Ctrl-C is remembered and obeyed between two steps; a second one at once; other handlers and threads keep theirs."""
 
 import os
 import signal
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from minadv.training.interrupts import DEFAULTS, CtrlC
+from minadv.training.interrupts import SIGNALS, CtrlC, sigterm_as_ctrl_c
 from minadv.training.loop import Interrupted, Recipe, train
 from minadv.training.runs import checkpoints
 from tests.support.problems import Around, task
@@ -16,11 +17,20 @@ from tests.support.problems import Around, task
 either = pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 
 
+@pytest.fixture
+def command_line() -> Iterator[None]:
+    """SIGTERM is Ctrl-C within a test, and what it was behind it."""
+    with sigterm_as_ctrl_c():
+        yield
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
 def as_before() -> bool:
-    return all(signal.getsignal(number) is default for number, default in DEFAULTS.items())
+    return all(signal.getsignal(number) is signal.default_int_handler for number in SIGNALS)
 
 
 @either
+@pytest.mark.usefixtures("command_line")
 def test_the_first_waits_for_the_step_and_the_second_for_nothing(number: int) -> None:
     with CtrlC() as ctrl_c:
         ctrl_c.obey()
@@ -47,14 +57,16 @@ def test_another_handler_is_left_alone() -> None:
     assert seen == [signal.SIGINT]
 
 
+def test_sigterm_ends_a_program_that_trains_unless_it_is_told_otherwise() -> None:
+    with CtrlC():
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
 def test_another_handler_of_sigterm_is_left_alone() -> None:
     before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
     try:
-        with CtrlC() as ctrl_c:
+        with sigterm_as_ctrl_c(), CtrlC():
             assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
-            os.kill(os.getpid(), signal.SIGINT)
-            with pytest.raises(KeyboardInterrupt):
-                ctrl_c.obey()
         assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGTERM, before)
@@ -62,17 +74,18 @@ def test_another_handler_of_sigterm_is_left_alone() -> None:
 
 def test_another_thread_leaves_it_to_the_main_one() -> None:
     def work() -> None:
-        with CtrlC():
-            seen.extend(map(signal.getsignal, DEFAULTS))
+        with sigterm_as_ctrl_c(), CtrlC():
+            seen.extend(map(signal.getsignal, SIGNALS))
 
     seen: list[object] = []
     thread = threading.Thread(target=work)
     thread.start()
     thread.join()
-    assert seen == list(DEFAULTS.values())
+    assert seen == [signal.default_int_handler, signal.SIG_DFL]
 
 
 @either
+@pytest.mark.usefixtures("command_line")
 def test_the_step_is_finished(number: int, put: Any, tmp_path: Path) -> None:
     pytest.importorskip("safetensors")
 

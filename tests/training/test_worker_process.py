@@ -1,6 +1,7 @@
 """One worker process: what it begins with, that it says nothing of its own, and how it ends."""
 
 import os
+import signal
 import subprocess
 import sys
 import warnings
@@ -32,6 +33,7 @@ def tell(connection: Connection, fd: str, *arguments: str) -> None:
             "variables": {name: os.environ.get(name) for name in (*machine.BLAS_VARIABLES, machine.CORES)},
             "folder": Path.cwd(),
             "a group of its own": os.getpgrp() == os.getpid(),
+            "ends by SIGTERM": signal.getsignal(signal.SIGTERM) is not signal.SIG_IGN,
             "input": sys.stdin.read(),
             "path": sys.path,
         }
@@ -64,6 +66,7 @@ def test_what_a_worker_process_begins_with(tmp_path: Path, capfd: Any, monkeypat
         "variables": dict.fromkeys((*machine.BLAS_VARIABLES, machine.CORES), "1"),
         "folder": Path.cwd(),
         "a group of its own": True,
+        "ends by SIGTERM": False,
         "input": "",
     }
     assert [place for place in sys.path if place and place not in path] == []

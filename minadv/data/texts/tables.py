@@ -10,7 +10,7 @@ import csv
 import io
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,20 +44,23 @@ def read(path: Path) -> Iterator[Text]:
 
 
 def texts(path: Path) -> list[str]:
-    """The texts of a table, to be answered: those of the column that `columns` finds, or of the only one."""
-    rows = _rows(path, least=1)
-    of_text = next(iter(rows[0][1])) if len(rows[0][1]) == 1 else columns(path, rows, labelled=False)[0]
-    return [_text(path, line, row, of_text) for line, row in rows]
+    """The texts of a table that are to be answered, row by row: of a column with a usual name, or of the only one."""
+    rows = _rows(path, labelled=False)
+    names = list(dict.fromkeys(name for _, row in rows for name in row))
+    column = names[0] if len(names) == 1 else _named(TEXT, names)
+    if column is None:
+        raise _no_column(path, names, "'text'")
+    return [_text(path, line, row, column) for line, row in rows]
 
 
-def _rows(path: Path, least: int = 2) -> list[tuple[int, dict[str, Any]]]:
-    """The rows of a table of ``least`` columns or more by the names of these, each with its line."""
+def _rows(path: Path, *, labelled: bool = True) -> list[tuple[int, dict[str, Any]]]:
+    """The rows of a table, each with its line; without labels one column is enough, and a row may be empty."""
     if path.suffix.lower() not in SUFFIXES:
         raise DataError(f"{path} is no table: expected a name that ends in {', '.join(SUFFIXES)}")
     text = files.text(path)
-    rows = list(_objects(path, text) if path.suffix.lower() == ".jsonl" else _cells(path, text, least))
+    rows = list(_objects(path, text) if path.suffix.lower() == ".jsonl" else _cells(path, text, labelled=labelled))
     if not rows:
-        raise DataError(f"{path} has no rows, expected texts{' and labels' if least > 1 else ''}")
+        raise DataError(f"{path} has no rows, expected texts{' and labels' if labelled else ''}")
     return rows
 
 
@@ -71,25 +74,33 @@ def _text(path: Path, line: int, row: dict[str, Any], column: str) -> str:
     return given
 
 
-def columns(path: Path, rows: list[tuple[int, dict[str, Any]]], *, labelled: bool = True) -> tuple[str, str]:
-    """The names of the columns that hold the texts and the labels; without ``labelled`` that of the labels may lack."""
+def columns(path: Path, rows: list[tuple[int, dict[str, Any]]]) -> tuple[str, str]:
+    """The names of the columns that hold the texts and the labels."""
     names = list(dict.fromkeys(name for _, row in rows for name in row))
-    by_name = {name.strip().lower(): name for name in reversed(names)}
-    text = next((by_name[name] for name in TEXT if name in by_name), None)
-    label = next((by_name[name] for name in LABEL if name in by_name and by_name[name] != text), None)
+    text = _named(TEXT, names)
+    label = _named(LABEL, [name for name in names if name != text])
     if len(names) == 2 and (text is None or label is None):
         if text is None and label is None:
             label = min(names, key=lambda name: len({str(row.get(name)) for _, row in rows}))
         text = text or next(name for name in names if name != label)
         label = label or next(name for name in names if name != text)
-    if text is None or (label is None and labelled):
-        missing = " and ".join(["'text'"] * (text is None) + ["'label'"] * (label is None and labelled))
-        shown = ", ".join(map(repr, names[:12]))
-        raise DataError(f"{path} has the columns {shown}, and none is called {missing}: rename the one that is meant")
-    return text, label or ""
+    if text is None or label is None:
+        raise _no_column(path, names, " and ".join(["'text'"] * (text is None) + ["'label'"] * (label is None)))
+    return text, label
 
 
-def _cells(path: Path, text: str, least: int) -> Iterator[tuple[int, dict[str, Any]]]:
+def _named(usual: Sequence[str], names: list[str]) -> str | None:
+    """The name, as it stands in the table, that is the first of the usual ones; None if none of them is there."""
+    by_name = {name.strip().lower(): name for name in reversed(names)}
+    return next((by_name[name] for name in usual if name in by_name), None)
+
+
+def _no_column(path: Path, names: list[str], missing: str) -> DataError:
+    shown = ", ".join(map(repr, names[:12]))
+    return DataError(f"{path} has the columns {shown}, and none is called {missing}: rename the one that is meant")
+
+
+def _cells(path: Path, text: str, *, labelled: bool) -> Iterator[tuple[int, dict[str, Any]]]:
     """The rows of a CSV file by column name, each with its line; the separator is that of the first line."""
     first = text.partition("\n")[0].rstrip("\r")
     separator = max((",", ";", "\t"), key=first.count)
@@ -101,10 +112,11 @@ def _cells(path: Path, text: str, least: int) -> Iterator[tuple[int, dict[str, A
             raise DataError(
                 f"{path} begins with {first[:60]!r}, where {twice!r} stands twice: rename one of the columns"
             )
-        if len(set(names)) != len(names) or len(names) < least:
-            raise DataError(f"{path} begins with {first[:60]!r}, expected the names of two or more columns")
+        if len(set(names)) != len(names) or len(names) < 1 + labelled:
+            wanted = "the names of two or more columns" if labelled else "the name of a column"
+            raise DataError(f"{path} begins with {first[:60]!r}, expected {wanted}")
         for row in reader:
-            if not any(cell.strip() for cell in row):
+            if not any(cell.strip() for cell in row) and (labelled or not row):
                 continue
             if len(row) != len(names):
                 said = f"line {reader.line_num} of {path} has {len(row)} cells, expected {len(names)}"

@@ -16,7 +16,7 @@ from minadv.base.checks import expect_shape
 from minadv.base.errors import DataError
 from minadv.base.numbers import Decay, Share, Size
 from minadv.base.trees import any_array, tree_map
-from minadv.data.arrays import accept
+from minadv.data.arrays import accept, whole
 from minadv.data.feed import Feed
 from minadv.data.images import Images, Split
 from minadv.data.images.batches import in_order, take
@@ -167,6 +167,7 @@ def make_task(
     batch_size: int,
     track: dict[str, Any] | None,
 ) -> tuple[Classify, dict[str, Any]]:
+    methods.expect_room(model, regularizer)
     kind = ClassifyFed if isinstance(data.train, Feed) else Classify
     if device.name == "gpu":
         if kind is ClassifyFed:
@@ -210,7 +211,10 @@ def _checksum(part: Split) -> int:
 
 
 def evaluate_run(run: Any, data: Images, part: str, params: Any, device: Device) -> dict[str, Any]:
-    params, split = to_device((params, getattr(data, part)), device)
+    split: Split = getattr(data, part)
+    n_in = getattr(run.model, "n_in", "I")  # a user's own model need not have it
+    expect_shape("x", split.x, ("N", "T", n_in), f"the model takes n_in = {n_in} inputs a step")
+    params, split = to_device((params, split), device)
     return evaluate(run.model, params, split, batch_size=run.config["batch_size"])
 
 
@@ -288,6 +292,7 @@ FAMILY = Family(
     size=lambda run, part: f"{len(getattr(run.data, part)):,} sequences",
     settings={"batch_size": some_steps, "track": None},
     accept=accept,
+    whole=whole,
     recipe={"optimizer": Adam(SMALL["lr"])},
     schedules=schedules,
     epochs=SMALL["epochs"],

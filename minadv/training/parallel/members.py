@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
+import signal
 import socket
 import subprocess
 import sys
@@ -97,6 +98,7 @@ def start() -> None:
     """A worker process: its arguments are the module and name of its function, the socket, and what that is given."""
     from importlib import import_module
 
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the parent, with which this process ends, may have to save first
     module, name, fd, *arguments = sys.argv[1:]
     warnings.simplefilter("ignore", UserWarning)  # the parent process computes a part of the batch as well, and warns
     notices.be_quiet()

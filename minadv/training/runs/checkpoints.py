@@ -109,7 +109,7 @@ def save(run: str | Path, step: int, tree: Any, meta: dict[str, Any], *, keep: i
         flush_directory(folder)
         flush_directory(folder.parent)
     except OSError as error:
-        before = next((p for _, p in _found(folder) if _is_sound(p, looks=True)), None)
+        before = next((p for _, p in _found(folder) if _is_sound(p)), None)
         rest = f"the newest one is still {before}" if before else "there is none yet"
         raise CheckpointError(f"could not write checkpoint {path}: {error.strerror or error}; {rest}") from error
     else:
@@ -259,7 +259,7 @@ def _expect_size(checkpoint: Checkpoint) -> None:
 
 
 def _is_sound(path: Path, *, looks: bool = False) -> bool:
-    """Whether a checkpoint is; ``looks``: by all but its arrays, for every save would have to read all checkpoints."""
+    """Whether a checkpoint is sound; with ``looks`` its arrays are not read, which every save would otherwise do."""
     try:
         _expect_size(_read(path)) if looks else verify(path)
     except CheckpointError:

@@ -81,15 +81,9 @@ def run_task(
             return done
 
 
-@contextmanager
-def as_configured(path: Path) -> Iterator[None]:
-    """Within it an error about a value is told as one of the run's configuration, where the value stands."""
-    try:
-        yield
-    except (DataError, RunError):  # which name what they are about
-        raise
-    except (ValueError, TypeError) as error:
-        raise RunError(f"{path / CONFIG}: {error}") from error
+def configured_error(path: Path, error: ValueError) -> ValueError:
+    """An error about a value of a run's configuration, with its file; others say themselves what they are about."""
+    return error if isinstance(error, DataError | RunError) else RunError(f"{path / CONFIG}: {error}")
 
 
 @contextmanager
@@ -265,7 +259,10 @@ def expect_same_data(path: str | Path, theirs: dict[str, Any], ours: dict[str, A
         elif old != new:
             told.append(f"the {new['n']:,} examples of {part} are not the same")
     if told:
-        raise RunError(f"{path} was made with other data: {', '.join(told)}")
+        raise RunError(
+            f"{path} was made with other data: {', '.join(told)}; name its own with --data-dir, or evaluate it on "
+            "others in Python: minadv.load(run).test(others)"
+        )
 
 
 def _prepare(
