@@ -160,7 +160,7 @@ def test_an_error_in_a_worker_is_raised_here(put: Any) -> None:
 
 @pytest.mark.usefixtures("host")
 def test_what_cannot_be_sent_is_said(put: Any) -> None:
-    toy = replace(task(put), track={"rule": lambda: None})
+    toy = replace(task(put), track={"budgets": 1, "rule": lambda: None})
     with pytest.raises(WorkerError, match=r"cannot be sent to worker processes .*workers=1"):
         ProcessWorkers(toy, 2, toy.init())
 
@@ -169,7 +169,7 @@ def test_what_cannot_be_sent_is_said(put: Any) -> None:
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="counts open files in /proc")
 def test_workers_leave_no_file_open(put: Any) -> None:
     toy = task(put)
-    unsendable = replace(toy, track={"rule": lambda: None})
+    unsendable = replace(toy, track={"budgets": 1, "rule": lambda: None})
 
     def files() -> int:
         gc.collect()  # files that earlier tests left to the collector do not count
