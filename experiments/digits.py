@@ -3,7 +3,7 @@ r"""The paper's claim on a small scale, in a few minutes and without a download.
 ``python -m experiments.digits`` trains LSTMs on scikit-learn's digits, read row by row (T = 8), plain and with permuted
 pixels, without a regularizer and with VD, FD and three kinds of adversarial dropout, and prints a table like the
 paper's Table 1 with the paths of its figures. One seed shows how it works, not which method is better: that takes
-``python -m experiments.table1``.
+``python -m experiments.compare digits``.
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     print(f"Test error on 360 images, {size}:")
     print(f"\n{text}")
     if args.seeds == 1:
-        print("One seed shows how it works, not which method is better: for that, python -m experiments.table1\n")
+        print(
+            "One seed shows how it works, not which method is better: python -m experiments.compare digits tells that\n"
+        )
     print(f"in {about['seconds']} s; written:", *paths, sep="\n  ")
 
 

@@ -1,9 +1,9 @@
 r"""Table 1: sequential images, every method, several seeds.
 
-``python -m experiments.table1 --preset mnist-rows``: two hours on two cores; or ``paper``, the real sizes, for a GPU
-and days. Killed, it goes on where it stopped when the same command is given again. Writes table1-PRESET.json, .md and
+``python -m experiments.table1``: the paper's sizes, for a GPU and days; `experiments.compare` makes tables of smaller
+networks. Killed, it goes on where it stopped when the same command is given again. Writes table1-PRESET.json, .md and
 .png under experiments/results; with other methods or seeds than the preset's, beside the runs instead. ``--estimate``
-tells in a minute how long the whole command would take here. `experiments.compare` makes tables of converged networks.
+tells in a minute how long the whole command would take here.
 """
 
 from __future__ import annotations
@@ -23,13 +23,6 @@ from minadv.training.parallel.ranks import only_first_prints
 PRESETS = {
     preset.name: preset
     for preset in (
-        Preset(
-            *("mnist-rows", "mnist", "row", 1, 64, 10, 5),
-            lr=3e-3,
-            batch=200,
-            search_epochs=2.5,
-            about="MNIST row by row, T = 28",
-        ),
         Preset("paper", "mnist", "pixel", 1, 100, 250, 10, "rmsprop", 1e-3, about="MNIST pixel by pixel, T = 784"),
     )
 }
@@ -40,7 +33,7 @@ PRESETS = {
 def main(argv: Sequence[str] | None = None) -> None:
     """The command line."""
     parser = Parser(prog="python -m experiments.table1", description=__doc__)
-    parser.add_argument("--preset", choices=PRESETS, required=True, help="size")
+    parser.add_argument("--preset", choices=PRESETS, default="paper", help="size (paper)")
     parser.add_argument("--seeds", type=positive, help="networks for each method (default: the preset's)")
     parser.add_argument(
         "--methods", nargs="+", choices=AVAILABLE, default=list(METHODS), help="(default: all but RDrop)"
@@ -128,7 +121,6 @@ def figure(data: dict[str, Any]) -> Any:
 
 def heading(preset: Preset, seeds: int, about: dict[str, Any], runs: Sequence[dict[str, Any]]) -> str:
     """The paragraph that says what the numbers are and how they were made."""
-    short = f", {preset.search_epochs:g} epochs" if preset.search_epochs else ""
     several = f"""mean ± standard deviation over {seeds} seeds; P values of a
 paired Wilcoxon test, not corrected for the number of tests"""
     known = any("made" in run for run in runs)
@@ -137,7 +129,7 @@ paired Wilcoxon test, not corrected for the number of tests"""
 
 {preset.about}; s: scanline order, p: one fixed permutation of the pixels. LSTM of {preset.n_hidden} units,
 {preset.epochs:g} epochs, batches of {preset.batch}, {preset.optimizer} at {preset.lr:g}; strength (p of VD and FD, δ of
-AdD) and weight (VD has none) chosen on validation data from four settings a method (one seed{short}; `none` has nothing
+AdD) and weight (VD has none) chosen on validation data from four settings a method (one seed; `none` has nothing
 to choose). Test error of the weights of the last step, {several if seeds > 1 else "one seed"}.
 `{about["command"]}`, {reporting.core_time(runs)} in {len(runs)} runs, the last part of the command
 {about["seconds"]} s on {about["cores"]} cores, NumPy {about["numpy"]}. Made on: {made}.

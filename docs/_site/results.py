@@ -169,7 +169,7 @@ def summary(comparisons: Sequence[Comparison]) -> list[str]:
     return lines
 
 
-BESIDE = {"table1-mnist": (0, 1), "table2-imdb": (2,), "table2-elec": (3,), "table3-ptb": (4,)}
+BESIDE = {"table1": (0, 1), "table2-imdb": (2,), "table2-elec": (3,), "table3-ptb": (4,)}
 """Which of the paper's columns belong beside which of ours; other data have none."""
 
 

@@ -1,6 +1,6 @@
 r"""What a comparison of images will cost here: the time of a few steps of each method, times the steps it would take.
 
-``python -m experiments.table1 --estimate --preset PRESET``. The steps are those of real training, timed in as many
+``python -m experiments.table1 --estimate``. The steps are those of real training, timed in as many
 processes at once as the comparison itself would have, or as there are methods; nothing that they learn is kept.
 """
 

@@ -60,7 +60,7 @@ def test_data_is_looked_for_before_any_process_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     monkeypatch.setattr(reporting, "run_all", None)
-    arguments = ["--preset", "mnist-rows", "--data-dir", str(tmp_path), "--device", "cpu", "--runs", str(tmp_path)]
+    arguments = ["--data-dir", str(tmp_path), "--device", "cpu", "--runs", str(tmp_path)]
     with pytest.raises(SystemExit) as stopped:
         table1.main(arguments)
     assert stopped.value.code == 2

@@ -10,13 +10,13 @@ pytest.importorskip("safetensors")
 pytest.importorskip("threadpoolctl", reason="experiments set BLAS threads")
 pytest.importorskip("tqdm", reason="experiments show progress")
 
-from experiments import bounds, figure3, launches, scaling, table1, table2, table3
+from experiments import bounds, figure3, launches, scaling, table2, table3
 from experiments.bench import figure as bench_figure
 from experiments.bench import images as bench_images
 from experiments.bench import language as bench_language
 from experiments.bench import report as bench_report
 from experiments.bench import text as bench_text
-from experiments.parts import cost, quality_figure, quality_report, records, reporting, stronger_report
+from experiments.parts import quality_figure, quality_report, records, reporting, stronger_report
 from experiments.parts.compared import report as compared
 
 FILES = sorted(reporting.RESULTS.glob("*.json"))
@@ -24,8 +24,6 @@ LARGEST = 200_000
 """Bytes of a file of data."""
 
 PAGES: dict[str, Callable[[Any], str]] = {
-    "table1-mnist-rows": table1.page,
-    "table1-mnist-rows-cost": cost.page,
     **dict.fromkeys(("table2-docstrings", "table2-imdb-small"), table2.page),
     **dict.fromkeys(("table3-pydoc", "table3-ptb-small"), table3.page),
     "figure3-digits": figure3.page,
@@ -43,7 +41,6 @@ PAGES: dict[str, Callable[[Any], str]] = {
 """What makes the text of each file of data."""
 
 FIGURES: dict[str, Callable[[Any], Any]] = {
-    **{name: table1.figure for name, page in PAGES.items() if page is table1.page},
     **{name: table2.figure for name, page in PAGES.items() if page is table2.page},
     **{name: table3.figure for name, page in PAGES.items() if page is table3.page},
     "figure3-digits": lambda data: figure3.figure(data["results"]),
@@ -54,9 +51,6 @@ FIGURES: dict[str, Callable[[Any], Any]] = {
     **{name: compared.figure for name, page in PAGES.items() if page is compared.page},
 }
 """What draws the figure of each file of data that has one."""
-
-OF_A_RUN = "smnist-pooled"
-"""The log of one run of ``minadv train``, and what ``minadv show`` drew of it: no experiment's."""
 
 
 @pytest.fixture(autouse=True)
@@ -71,8 +65,8 @@ def kept(ending: str) -> set[str]:
 
 def test_all_that_is_kept_is_known() -> None:
     assert kept("json") == kept("md") == PAGES.keys()
-    assert kept("png") == FIGURES.keys() | {OF_A_RUN}
-    assert kept("jsonl") == {OF_A_RUN}
+    assert kept("png") == FIGURES.keys()
+    assert kept("jsonl") == set()
 
 
 @pytest.mark.parametrize("path", sorted(reporting.RESULTS.glob("*.json*")), ids=lambda path: path.name)
